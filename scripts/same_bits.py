@@ -24,7 +24,7 @@ MEASURED = {"time", "elapsed", "seconds", "reason", "tokens_per_second", "images
             "optimizer_seconds", "reduce_seconds", "reduce_exposed_seconds", "peak_bytes", "micro_batch_peak_bytes", "budget_bytes",
             "outside_bytes", "pipeline_bubble", "joules", "epoch_seconds", "micro_batch_seconds", "data_seconds", "checkpoint_seconds",
             "share_of_ceiling", "memory", "offload_read_bytes", "offload_written_bytes", "offload_wait_seconds"}
-BY_TIME = {"slow_input", "memory_near_budget", "ceiling"}  # events that may come in one run and not in another
+BY_TIME = {"slow_disk", "slow_input", "memory_near_budget", "ceiling"}  # events that may come in one run and not in another
 TEXT = """
 [run]
 steps = 6

@@ -7,6 +7,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help/verb_help.h"
+#include "cli/offload_note.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
@@ -192,6 +193,7 @@ int report(const BenchArguments& arguments, const Result& result) {
 
 int run_bench(const BenchArguments& arguments, const Program& program) {
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
+  note_offload(config, "bench");
   const train::BenchmarkOptions options{.rounds = arguments.rounds};
   const auto measured = [&](const auto& measure) {
     return report(arguments, during(progress_on_stderr(), "measuring", measure));

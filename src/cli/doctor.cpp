@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
+#include "cli/offload_note.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
@@ -85,6 +86,7 @@ int run_doctor(const DoctorArguments& arguments, const Program& program) {
     throw usage_error("doctor", "a config, or --device=NAME", "neither",
                       "accrue doctor gpt.toml, or accrue doctor --device=cuda");
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
+  note_offload(config, "doctor");
   const ShowProgress show = progress_on_stderr();
   const proof::Examination examination =
       proof::doctor(config, {.progress = staged_operation(show), .show = show});

@@ -46,6 +46,7 @@ nlohmann::json to_json(const memory::Fact& fact) {
   if (!fact.measured.fits) return out;
   out["peak_bytes"] = fact.measured.peak_bytes;
   out["seconds"] = fact.measured.seconds;
+  if (fact.measured.waited_seconds > 0) out["waited_seconds"] = fact.measured.waited_seconds;
   return out;
 }
 
@@ -102,7 +103,7 @@ nlohmann::json to_json(const train::PlanReport& report) {
   }
   for (const memory::PlanEntry& entry : plan.alternatives)
     out["alternatives"].push_back(
-        train::to_json(entry, report.question.window_samples, report.closing_seconds.value_or(0)));
+        train::to_json(entry, report.question.window_samples, report.seconds_outside_passes()));
   for (const memory::Fact& fact : report.facts) out["trials"].push_back(to_json(fact));
   if (report.bf16)
     out["bf16"] = {{"peak_bytes", report.bf16->peak_bytes},

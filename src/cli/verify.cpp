@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
+#include "cli/offload_note.h"
 #include "cli/parse_error.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
@@ -203,6 +204,7 @@ proof::Report verified(const train::Config& config, const proof::VerifyConfigOpt
 
 int run_verify(const VerifyArguments& arguments, const Program& program) {
   const train::Config config = program.load_config(arguments.config, arguments.overrides);
+  note_offload(config, "verify");
   const ShowProgress show = progress_on_stderr();
   const proof::Report report = verified(config,
                                         {.progress = staged_operation(show),

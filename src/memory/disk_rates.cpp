@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,6 @@ namespace {
 
 constexpr const char* kMeasuring = "measure the disk (memory.offload)";
 constexpr std::size_t kTransferBytes = std::size_t{4} << 20;
-constexpr std::int64_t kMostTransfers = 64;  // 256 MiB
 constexpr double kMostSeconds = 1;
 /// Direct transfers need memory, offsets and lengths that are multiples of the disk's blocks.
 constexpr std::size_t kDirectAlignment = 4096;
@@ -76,14 +76,15 @@ double rate_of(std::int64_t transfers, double seconds) {
 
 }  // namespace
 
-DiskRates measure_disk_rates(const std::filesystem::path& folder) {
+DiskRates measure_disk_rates(const std::filesystem::path& folder, std::int64_t most_bytes) {
   const Descriptor file = nameless_file(kMeasuring, folder);
   const AlignedBytes bytes = random_transfer();
   ask_for_direct_transfers(file);
   DiskRates rates;
+  const std::int64_t most = std::min(most_bytes, kMostMeasuredBytes) / std::int64_t{kTransferBytes};
   std::int64_t written = 0;
   Stopwatch watch;
-  while (written < kMostTransfers && (written == 0 || watch.seconds() < kMostSeconds)) {
+  while (written == 0 || (written < most && watch.seconds() < kMostSeconds)) {
     const ::ssize_t moved = uninterrupted(
         [&] { return ::pwrite(file.get(), bytes.get(), kTransferBytes, offset_of(written)); });
     if (moved != static_cast<::ssize_t>(kTransferBytes)) refuse("a disk that takes 4 MiB", moved);

@@ -19,13 +19,16 @@ struct PageCounts {
   std::uint64_t cached = 0, dirty = 0, in_writeback = 0, evicted = 0, recently_evicted = 0;
 };
 
-}  // namespace
-
-std::int64_t bytes_read_by_process() {
+std::int64_t bytes_read_by(int whom) {
   constexpr std::int64_t kBlockBytes = 512;  // of getrusage(), whatever the disk's are
   struct rusage usage {};
-  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? kBlockBytes * usage.ru_inblock : 0;
+  return ::getrusage(whom, &usage) == 0 ? kBlockBytes * usage.ru_inblock : 0;
 }
+
+}  // namespace
+
+std::int64_t bytes_read_by_process() { return bytes_read_by(RUSAGE_SELF); }
+std::int64_t bytes_read_by_thread() { return bytes_read_by(RUSAGE_THREAD); }
 
 std::optional<std::int64_t> changed_bytes(int file, std::size_t begin, std::size_t end) {
   if (begin >= end) return 0;  // a length of 0 would count up to the end of the file

@@ -159,7 +159,9 @@ OffloadUsage offload_usage() {
                      .most_in_memory = offloaded->most_in_memory,
                      .read = std::nullopt,
                      .written = std::nullopt,
-                     .wait_seconds = offloaded->mover.wait_seconds()};
+                     .wait_seconds = offloaded->mover.wait_seconds(),
+                     .reading = offloaded->mover.reading(),
+                     .writing = offloaded->mover.writing()};
   if (offloaded->file->counts_reads())
     usage.read = bytes_read_by_process() - offloaded->read_before;
   if (offloaded->file->counts_writes()) usage.written = offloaded->mover.written_bytes();

@@ -25,6 +25,8 @@ struct Measured {
   /// If it ran out of memory, this is the memory at that moment, less than it needs.
   std::int64_t peak_bytes = 0;
   double seconds = 0;  ///< 0 if it ran out of memory
+  /// The part of `seconds` in which the micro-batch waited for offloaded state; at most that.
+  double waited_seconds = 0;
   /// The possible error of `seconds` compared with those of the other points, relative to them; 0:
   /// none. A trial leaves it 0; `measure` determines it.
   double error = 0;

@@ -121,18 +121,29 @@ class RoundsInTurn {
       Measured& measured = facts_[points_[of]].measured;
       if (!measured.fits) continue;
       measured.seconds = seconds * std::exp(median_of(log_ratios(of)));
+      measured.waited_seconds = measured.seconds * median_of(waited_shares(of));
       measured.error = relative_error;
     }
   }
 
  private:
   void note() {
-    std::vector<double> seconds;
+    std::vector<double> seconds, waited;
     for (const std::size_t i : points_) {
       seconds.push_back(facts_[i].measured.seconds);
+      waited.push_back(facts_[i].measured.waited_seconds);
       total_seconds_ += seconds.back();
     }
     rounds_.push_back(std::move(seconds));
+    waits_.push_back(std::move(waited));
+  }
+
+  /// The part of a point's time that it waited, in each of the rounds in which it fitted.
+  std::vector<double> waited_shares(std::size_t of) const {
+    std::vector<double> shares;
+    for (std::size_t round = 0; round < rounds_.size(); ++round)
+      if (rounds_[round][of] > 0) shares.push_back(waits_[round][of] / rounds_[round][of]);
+    return shares;
   }
 
   std::vector<double> seconds_of_reference() const {
@@ -162,9 +173,10 @@ class RoundsInTurn {
   }
 
   std::vector<Fact>& facts_;
-  std::vector<std::size_t> points_;  ///< the facts that fit
-  std::size_t reference_ = 0;        ///< the one among points_ with the longest time
-  std::vector<std::vector<double>> rounds_;
+  std::vector<std::size_t> points_;          ///< the facts that fit
+  std::size_t reference_ = 0;                ///< the one among points_ with the longest time
+  std::vector<std::vector<double>> rounds_;  ///< seconds, by point
+  std::vector<std::vector<double>> waits_;   ///< waited seconds, likewise
   double total_seconds_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "memory/state_file.h"
 
+#include <ATen/record_function.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
@@ -166,6 +167,7 @@ void StateFile::expect_within_budget(std::size_t end) const {
 }
 
 std::size_t StateFile::append(std::size_t capacity) {
+  RECORD_USER_SCOPE("offload: reserve");
   expect_within_budget(end_ + capacity);
   const int error = capacity > reserved_ - end_
                         ? ENOSPC
@@ -252,10 +254,12 @@ std::int64_t StateFile::changed_in(const FileRange& range) const {
 }
 
 /// Other threads may change pages meanwhile: there are never fewer than 0 bytes.
-std::int64_t StateFile::begin_writing(const FileRange& range) const {
+std::optional<std::int64_t> StateFile::begin_writing(const FileRange& range) const {
   ::madvise(base_ + range.begin, range.bytes(), MADV_DONTNEED);
   const std::int64_t changed = changed_in(range);
-  ::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()), SYNC_FILE_RANGE_WRITE);
+  if (::sync_file_range(file_.get(), offset(range.begin), offset(range.bytes()),
+                        SYNC_FILE_RANGE_WRITE) != 0)
+    return std::nullopt;
   return changed == 0 ? 0 : std::max<std::int64_t>(0, changed - changed_in(range));
 }
 

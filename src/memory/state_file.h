@@ -71,8 +71,9 @@ class StateFile {
   bool read(const FileRange& range) const;
   /// Unmaps the range and starts to write what was changed in it; does not wait. Pages that are
   /// mapped would have to be protected one by one while they are written, each with an interrupt to
-  /// all processors. Returns the bytes that are being written.
-  std::int64_t begin_writing(const FileRange& range) const;
+  /// all processors. Returns the bytes that are being written, or nothing, with errno, if the disk
+  /// refuses.
+  std::optional<std::int64_t> begin_writing(const FileRange& range) const;
   /// Writes what was changed in the range, waits, and takes the range out of memory. Its values
   /// stay, also if it is written to meanwhile. Returns the bytes that were written by this call, or
   /// nothing, with errno, if a write failed.

@@ -1,5 +1,7 @@
 #include "memory/state_mover.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
@@ -7,6 +9,7 @@
 
 #include "accrue/core/error.h"
 #include "core/helper_thread.h"
+#include "memory/disk_traffic.h"
 
 namespace accrue::memory {
 namespace {
@@ -74,6 +77,24 @@ double StateMover::wait_seconds() const {
   return wait_seconds_;
 }
 
+Transfers StateMover::reading() const {
+  const std::lock_guard lock(mutex_);
+  return reading_;
+}
+
+Transfers StateMover::writing() const {
+  const std::lock_guard lock(mutex_);
+  return writing_;
+}
+
+/// Small transfers show how long the disk takes to begin, and not how fast it is.
+void StateMover::count(Transfers& transfers, std::int64_t bytes, const Stopwatch& watch) {
+  if (bytes < kLeastJudgedBytes) return;
+  const std::lock_guard lock(mutex_);
+  transfers.bytes += bytes;
+  transfers.seconds += watch.seconds();
+}
+
 void StateMover::begin_wait() {
   if (!wait_) wait_ = Stopwatch();
 }
@@ -98,28 +119,49 @@ void StateMover::work() {
   }
 }
 
-/// Writes all others before it reads `next`, so that memory does not grow by both.
-void StateMover::fulfil(const Request& request) {
-  const auto note = [this](bool succeeded, const char* what) {
-    const int error = errno;
-    const std::lock_guard lock(mutex_);
-    if (!succeeded && failure_.empty()) failure_ = what + std::generic_category().message(error);
-    return !ends_ && waiting_ == nullptr;
-  };
-  const auto read = [&](const FileRange& piece) {
-    return note(file_->read(piece), "reading failed: ");
-  };
-  const auto begin_writing = [&](const FileRange& piece) {
-    written_bytes_ += file_->begin_writing(piece);
-    return note(true, "");
-  };
-  const auto take_out = [&](const FileRange& piece) {
-    const std::optional<std::int64_t> written = file_->take_out_of_memory(piece);
+/// Notes a failure, by errno. Returns whether the request is still to be fulfilled.
+bool StateMover::note(bool succeeded, const char* what) {
+  const int error = errno;
+  const std::lock_guard lock(mutex_);
+  if (!succeeded && failure_.empty()) failure_ = what + std::generic_category().message(error);
+  return !ends_ && waiting_ == nullptr;
+}
+
+bool StateMover::read(const FileRange& piece) {
+  const Stopwatch watch;
+  RECORD_USER_SCOPE("offload: read");
+  const std::int64_t before = bytes_read_by_thread();
+  const bool goes_on = note(file_->read(piece), "reading failed: ");
+  if (file_->counts_reads()) count(reading_, bytes_read_by_thread() - before, watch);
+  return goes_on;
+}
+
+bool StateMover::take_out(const std::vector<FileRange>& ranges) {
+  const Stopwatch watch;
+  const std::int64_t before = written_bytes_;
+  const auto write = [&](const FileRange& piece, auto written_by) {
+    const std::optional<std::int64_t> written = (*file_.*written_by)(piece);
     const bool goes_on = note(written.has_value(), "writing failed: ");
     written_bytes_ += written.value_or(0);
     return goes_on;
   };
-  if (!for_pieces(request.now, read)) return;
+  const auto begin = [&](const FileRange& piece) {
+    RECORD_USER_SCOPE("offload: write");
+    return write(piece, &StateFile::begin_writing);
+  };
+  const auto end = [&](const FileRange& piece) {
+    RECORD_USER_SCOPE("offload: take out");
+    return write(piece, &StateFile::take_out_of_memory);
+  };
+  const bool goes_on = for_pieces(ranges, begin) && for_pieces(ranges, end);
+  count(writing_, written_bytes_ - before, watch);
+  return goes_on;
+}
+
+/// Writes all others before it reads `next`, so that memory does not grow by both.
+void StateMover::fulfil(const Request& request) {
+  const auto read_piece = [this](const FileRange& piece) { return read(piece); };
+  if (!for_pieces(request.now, read_piece)) return;
   {
     const std::lock_guard lock(mutex_);
     const bool is_replaced = waiting_ != nullptr;
@@ -127,9 +169,8 @@ void StateMover::fulfil(const Request& request) {
   }
   std::vector<FileRange> kept = request.now;
   kept.insert(kept.end(), request.next.begin(), request.next.end());
-  const std::vector<FileRange> others = rest_of(merged(std::move(kept)), file_->end());
-  if (!for_pieces(others, begin_writing) || !for_pieces(others, take_out)) return;
-  for_pieces(request.next, read);
+  if (!take_out(rest_of(merged(std::move(kept)), file_->end()))) return;
+  for_pieces(request.next, read_piece);
 }
 
 void StateMover::throw_if_failed() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "accrue/core/clock.h"
+#include "accrue/memory/offload.h"
 #include "memory/state_file.h"
 
 namespace accrue::memory {
@@ -39,10 +40,20 @@ class StateMover {
   std::int64_t written_bytes() const { return written_bytes_; }
   /// The time in which `now` of a request was not in memory yet, or wait() had not returned.
   double wait_seconds() const;
+  /// Transfers of at least kLeastJudgedBytes that the kernel counted: what the thread read itself,
+  /// and what was changed of the parts that a request took out of memory.
+  static constexpr std::int64_t kLeastJudgedBytes = std::int64_t{4} << 20;
+  Transfers reading() const;
+  Transfers writing() const;
 
  private:
   void work();
   void fulfil(const Request& request);
+  /// These return whether the request is still to be fulfilled.
+  bool read(const FileRange& piece);
+  bool take_out(const std::vector<FileRange>& ranges);
+  bool note(bool succeeded, const char* what);
+  void count(Transfers& transfers, std::int64_t bytes, const Stopwatch& watch);
   void throw_if_failed() const;
   // With mutex_ held:
   void begin_wait();
@@ -56,6 +67,7 @@ class StateMover {
   std::string failure_;
   std::atomic<std::int64_t> written_bytes_{0};
   double wait_seconds_ = 0;
+  Transfers reading_, writing_;
   std::optional<Stopwatch> wait_;  ///< since what is waited for was requested
   bool is_waited_for_ = false;     ///< wait() has been called
   std::thread thread_;

@@ -138,6 +138,7 @@ void ElementwiseOptimizer::run(std::vector<Task>& tasks) const {
         return touched;
       },
       [&](std::size_t group) {
+        RECORD_USER_SCOPE("optimizer: piece");
         for_ranges(groups[group], [&](std::size_t task, std::size_t begin, std::size_t end) {
           update_range(flat[task]->update, flat[task]->tensors, begin, end);
         });

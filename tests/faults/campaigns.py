@@ -48,6 +48,7 @@ CAMPAIGNS = {
     "kill9-ranks": Entry(lambda o: kill9.three_ranks(o, o.count), 100, 0),
     "kill9-windows": Entry(kill9.in_windows, 100, 0, ("fault_points",)),
     "kills-at-points": Entry(point_kills.kills_at_points, 200, 2, ("fault_points",)),
+    "kills-while-offloaded": Entry(point_kills.kills_while_offloaded, 100, 1, ("fault_points",)),
     "bit-flips": Entry(damage.bit_flips, 500, 4),
     "truncations": Entry(damage.truncations, 200, 4),
     "swaps": Entry(damage.swaps, 100, 4),

@@ -14,20 +14,27 @@
 //          pause:NAME     the same, and then waits until the FIFO NAME.go is closed
 //          clock:SECONDS  the steady clock jumps ahead
 //          sleep:SECONDS  the thread sleeps, as on a slower machine
+//          fail:CALL:ERROR
+//                         the thread's next CALL (madvise, posix_fallocate, sync_file_range) fails
+//                         with ERROR (EFAULT, EIO, ENOSPC), and does nothing
 //   step   which step of this process the point belongs to, from 1 on; any if left out
 //   count  which arrival at the point, of that step or of the process if no step is named
 //          (default 1), or "every"
 //   rank   only in the process whose RANK that is
-// A rule that was not used when the program ends well makes it end with status 86; one that sleeps
-// may be left unused.
+// A rule that was not used when the program ends well makes it end with status 86, and so does a
+// call that was to fail and was not made; a rule that sleeps may be left unused.
 
 #include <ATen/record_function.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -80,7 +87,44 @@ int signal_of(const std::string& action) {
   return found == signals.end() ? 0 : found->second;
 }
 
+/// The calls that can be made to fail.
+enum class Call { none, madvise, posix_fallocate, sync_file_range };
+
+struct Failure {
+  Call call = Call::none;
+  int error = 0;
+};
+
+/// The next call of this thread that fails.
+thread_local Failure next_failure;
+/// Failures that were ordered and did not happen yet.
+std::atomic<int> failures_due{0};
+
+/// The failure of "CALL:ERROR"; of no call if it cannot be read.
+Failure failure_of(const std::string& argument) {
+  static const std::map<std::string, Call> calls{{"madvise", Call::madvise},
+                                                 {"posix_fallocate", Call::posix_fallocate},
+                                                 {"sync_file_range", Call::sync_file_range}};
+  static const std::map<std::string, int> errors{
+      {"EFAULT", EFAULT}, {"EIO", EIO}, {"ENOSPC", ENOSPC}};
+  const std::size_t colon = std::min(argument.find(':'), argument.size());
+  const auto call = calls.find(argument.substr(0, colon));
+  const auto error = errors.find(argument.substr(std::min(colon + 1, argument.size())));
+  return call == calls.end() || error == errors.end() ? Failure{}
+                                                      : Failure{call->second, error->second};
+}
+
+/// The error with which this call of the thread is to fail; 0 if it is to be made.
+int error_of(Call call) {
+  if (next_failure.call != call) return 0;
+  const int error = next_failure.error;
+  next_failure = {};
+  --failures_due;
+  return error;
+}
+
 bool is_known(const Rule& rule) {
+  if (rule.action == "fail") return failure_of(rule.argument).call != Call::none;
   const bool takes_argument = rule.action == "tell" || rule.action == "pause" ||
                               rule.action == "clock" || rule.action == "sleep";
   return takes_argument ? !rule.argument.empty()
@@ -150,6 +194,9 @@ void wait_for_go(const Rule& rule) {
 void act(const Rule& rule) {
   if (const int signal = signal_of(rule.action); signal != 0) {
     ::raise(signal);
+  } else if (rule.action == "fail") {
+    next_failure = failure_of(rule.argument);
+    ++failures_due;
   } else if (rule.action == "clock") {
     nanoseconds_ahead += static_cast<std::int64_t>(std::stod(rule.argument) * 1e9);
   } else if (rule.action == "sleep") {
@@ -189,6 +236,10 @@ class Faults {
       std::fprintf(stderr, "error: ACCRUE_FAULT: never came to '%s'\n", rule->text.c_str());
       return kNotUsed;
     }
+    if (status == 0 && failures_due > 0) {
+      std::fprintf(stderr, "error: ACCRUE_FAULT: a call that was to fail was not made\n");
+      return kNotUsed;
+    }
     return status;
   }
 
@@ -208,7 +259,9 @@ class Faults {
 
   /// A step begins with its window, and everything after its update belongs to it.
   void count_steps(const std::string& point) {
-    const bool is_of_window = point == "micro-batch" || point == "close-window";
+    // In layered order a window has no micro-batch of its own.
+    const bool is_of_window =
+        point == "micro-batch" || point == "segment:forward" || point == "close-window";
     if (is_of_window && updated_) {
       updated_ = false;
       ++step_;
@@ -240,7 +293,36 @@ std::unique_ptr<at::ObserverContext> Faults::at_span(const at::RecordFunction& s
   return nullptr;
 }
 
+template <class Function>
+Function* real(Function*, const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
 }  // namespace
+
+extern "C" int madvise(void* address, std::size_t bytes, int advice) noexcept {
+  static const auto call = real(&::madvise, "madvise");
+  if (const int error = error_of(Call::madvise); error != 0) {
+    errno = error;
+    return -1;
+  }
+  return call(address, bytes, advice);
+}
+
+extern "C" int posix_fallocate(int file, off_t begin, off_t bytes) {
+  static const auto call = real(&::posix_fallocate, "posix_fallocate");
+  const int error = error_of(Call::posix_fallocate);
+  return error != 0 ? error : call(file, begin, bytes);
+}
+
+extern "C" int sync_file_range(int file, off64_t begin, off64_t bytes, unsigned int flags) {
+  static const auto call = real(&::sync_file_range, "sync_file_range");
+  if (const int error = error_of(Call::sync_file_range); error != 0) {
+    errno = error;
+    return -1;
+  }
+  return call(file, begin, bytes, flags);
+}
 
 // Replaces the C library's, which skips what exit() does.
 extern "C" [[noreturn]] void _exit(int status) {

@@ -18,7 +18,7 @@ from tinyrun import Campaign, Options, expect
 
 RUN = pathlib.Path("runs/first")
 # Events that come by the clock, in one run and not in another.
-BY_TIME = {"slow_input", "memory_near_budget", "ceiling", "threads"}
+BY_TIME = {"slow_disk", "slow_input", "memory_near_budget", "ceiling", "threads"}
 NONCE = re.compile(rb"nonce[-=]\"?[0-9a-f]{32}")  # of a report's scripts, another one each time
 
 

@@ -37,6 +37,7 @@ timeout = "20 s"
 {dist}
 [observe]
 progress = "off"
+{memory}
 """
 GPT2 = 'kind = "gpt2"\nlayers = 2\nheads = 1\nwidth = 16\ncontext = 32'
 TEXT = 'train = ["text.txt"]\nval_fraction = 0.05'
@@ -64,10 +65,11 @@ class Kind:
     ranks: int = 1
     slow: bool = False
     has_same_bits: bool = True  # as it goes on
+    memory: str = ""            # its section
 
     def config(self) -> str:
         return CONFIG.format(every=self.every, run=self.run, model=self.model, data=self.data, batch=self.batch, accumulate=self.accumulate,
-                             dist=self.dist)
+                             dist=self.dist, memory=self.memory)
 
 
 KINDS = {
@@ -86,6 +88,16 @@ KINDS = {
     "pipeline stages": Kind(dist="stages = 2", ranks=2),
     "compressed sums": Kind(dist='compress = "int8"\nshares = "equal"', ranks=2, accumulate="fp32", has_same_bits=False),  # docs/notes/compression.md
 }
+# Matrices of 64 KiB and more are offloaded. A budget makes all of the state leave memory before each step.
+WIDE = GPT2.replace("heads = 1", "heads = 4").replace("width = 16", "width = 128")
+OFFLOADED = '[memory]\noffload = "{disk}"\nbudget = "4GiB"'
+KINDS_ON_DISK = {
+    "offloaded gpt2": Kind(model=WIDE, memory=OFFLOADED),
+    "offloaded llama with codes": Kind(model=WIDE.replace("gpt2", "llama"), memory=OFFLOADED + '\n[optim]\nstate = "int8"'),
+    "offloaded base of adapters": Kind(model=WIDE.replace("gpt2", "llama") + "\n[lora]\nrank = 2", memory=OFFLOADED),
+}
+# The points at which parts of an offloaded state are underway: where they are moved, in a segment that uses them, and in a step's pieces.
+UNDERWAY = ("offload:", "segment:", "optimizer:")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +121,12 @@ def point_of(span: str) -> str:
 class Runs:
     """Of one kind, in a folder: the undisturbed one, what it left and where it came by."""
 
-    def __init__(self, options: Options, name: str, folder: pathlib.Path):
+    def __init__(self, options: Options, kind: Kind, folder: pathlib.Path):
         self._options, self._folder = options, folder
-        self.kind = KINDS[name]
+        self.kind = kind
+        self.disk = folder / "disk"  # of an offloaded state
         folder.mkdir()
+        self.disk.mkdir()
         for write in (estates.write_text, estates.write_lines, estates.write_pairs, estates.write_images):
             write(folder)
         self.run(self.out("whole"), "--trace", "trace.json")
@@ -132,7 +146,7 @@ class Runs:
         """It begins, or goes on if there is one."""
         words = (*words, *(["--resume"] if (out / "config.toml").exists() else []))
         config = out.with_suffix(".toml")
-        config.write_text(self.kind.config().replace("{out}", out.name))
+        config.write_text(self.kind.config().replace("{out}", out.name).replace("{disk}", str(self.disk)))
         self._port = tinyrun.ReservedPort()
         rules = [kill.rule()] if kill else []
         rules += [f"at=micro-batch count=every do=sleep:{SLOW_SECONDS}"] if self.kind.slow else []
@@ -154,6 +168,7 @@ class Runs:
         victim = tinyrun.wait(processes[kill.rank or 0])
         expect(not victim.hung, f"{kill}: it hangs")
         was_killed = victim.status == -signal.SIGKILL
+        expect(not any(self.disk.iterdir()), f"{kill}: left behind: {list(self.disk.iterdir())}")
         others = [process for rank, process in enumerate(processes) if rank != (kill.rank or 0)]
         for process in others if was_killed else []:
             process.kill()
@@ -179,6 +194,7 @@ class Runs:
             expect(steps_in(tinyrun.outcome(out)) == steps_in(self.wanted), f"{when}: other steps")
         for folder in (out, self.out("copies") / out.name):
             expect(not folder.exists() or not tinyrun.leftovers(folder), f"{when}: left behind: {folder.exists() and tinyrun.leftovers(folder)}")
+        expect(not any(self.disk.iterdir()), f"{when}: left behind: {list(self.disk.iterdir())}")
 
 
 def arrivals(trace: pathlib.Path) -> collections.Counter:
@@ -209,44 +225,58 @@ def verified(options: Options, out: pathlib.Path) -> tinyrun.Ended:
 
 
 def kills_at_points(options: Options) -> int:
-    campaign = Campaign("kill -9 at named points")
     with tinyrun.scratch() as scratch:
-        names = list(KINDS)[: options.count]
-        made = {name: Runs(options, name, pathlib.Path(scratch) / name.replace(" ", "-")) for name in names}
+        return killed_at_points(Campaign("kill -9 at named points"), options, KINDS, pathlib.Path(scratch))
 
-        def trial(draw: random.Random, number: int) -> None:
-            name = names[number % len(names)]
-            runs = made[name]
-            out = runs.out(f"trial{number}")
-            met = []
-            for resumes in (False, True)[: draw.randint(1, 2)]:
-                if not resumes:
-                    kill, unmet = runs.killed_anew(out, draw)  # each trial has a kill
-                    campaign.note("points that did not come", unmet)
-                elif not runs.killed(out, kill := runs.draw(draw, (out / "config.toml").exists())):
-                    campaign.note("points that did not come")
-                    continue
-                met.append(kill)
-                campaign.note("kills")
-                campaign.note("of them of a run that went on", resumes)
-                if tinyrun.checkpoints(out):
-                    ended = verified(options, out)
-                    expect(ended.status == 0, f"{name}, {kill}: a checkpoint is not whole: {ended.output.decode()} {ended.errors}")
-            when = f"{name}, killed at {', '.join(map(str, met))}"
-            try:
-                runs.run(out)
-            except tinyrun.Broken as broken:
-                raise tinyrun.Broken(f"{when}: {broken}") from broken
-            runs.expect_whole(out, when)
-            shutil.rmtree(out)
 
-        campaign.trials(options.count, options.seed, 1, trial)
-        first = made[names[0]]
-        first.run(first.out("other"), "--run.seed=7")
-        campaign.control(tinyrun.outcome(first.out("other")) != first.wanted, "another seed has the same bits")
-        for runs in made.values():
-            if not runs.kind.has_same_bits:
-                runs.run(runs.out("shorter"), "--run.steps=5")
-                campaign.control(far_from(tinyrun.outcome(runs.out("shorter")), runs.wanted) > CLOSE, "a step less is close")
-        campaign.control(not first.killed(first.out("unmet"), Kill("no-such-point", 1, None)), "a kill is counted that did not happen")
+def kills_while_offloaded(options: Options) -> int:
+    """Only while parts of the state are underway."""
+    # Not the temporary folder, which may lie in memory.
+    with tinyrun.scratch(pathlib.Path.cwd()) as scratch:
+        return killed_at_points(Campaign("kill -9 while state is offloaded"), options, KINDS_ON_DISK, pathlib.Path(scratch), UNDERWAY)
+
+
+def killed_at_points(campaign: Campaign, options: Options, kinds: dict[str, Kind], scratch: pathlib.Path, points: tuple[str, ...] = ("",)) -> int:
+    """Kills at the points whose names begin with one of `points`."""
+    names = list(kinds)[: options.count]
+    made = {name: Runs(options, kinds[name], scratch / name.replace(" ", "-")) for name in names}
+    for name, runs in made.items():
+        runs.points = {at: count for at, count in runs.points.items() if at.startswith(points)}
+        expect(runs.points, f"{name} comes by none of {points}")
+
+    def trial(draw: random.Random, number: int) -> None:
+        name = names[number % len(names)]
+        runs = made[name]
+        out = runs.out(f"trial{number}")
+        met = []
+        for resumes in (False, True)[: draw.randint(1, 2)]:
+            if not resumes:
+                kill, unmet = runs.killed_anew(out, draw)  # each trial has a kill
+                campaign.note("points that did not come", unmet)
+            elif not runs.killed(out, kill := runs.draw(draw, (out / "config.toml").exists())):
+                campaign.note("points that did not come")
+                continue
+            met.append(kill)
+            campaign.note("kills")
+            campaign.note("of them of a run that went on", resumes)
+            if tinyrun.checkpoints(out):
+                ended = verified(options, out)
+                expect(ended.status == 0, f"{name}, {kill}: a checkpoint is not whole: {ended.output.decode()} {ended.errors}")
+        when = f"{name}, killed at {', '.join(map(str, met))}"
+        try:
+            runs.run(out)
+        except tinyrun.Broken as broken:
+            raise tinyrun.Broken(f"{when}: {broken}") from broken
+        runs.expect_whole(out, when)
+        shutil.rmtree(out)
+
+    campaign.trials(options.count, options.seed, 1, trial)
+    first = made[names[0]]
+    first.run(first.out("other"), "--run.seed=7")
+    campaign.control(tinyrun.outcome(first.out("other")) != first.wanted, "another seed has the same bits")
+    for runs in made.values():
+        if not runs.kind.has_same_bits:
+            runs.run(runs.out("shorter"), "--run.steps=5")
+            campaign.control(far_from(tinyrun.outcome(runs.out("shorter")), runs.wanted) > CLOSE, "a step less is close")
+    campaign.control(not first.killed(first.out("unmet"), Kill("no-such-point", 1, None)), "a kill is counted that did not happen")
     return campaign.end()

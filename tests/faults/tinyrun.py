@@ -297,5 +297,6 @@ class Pause:
         os.close(os.open(self._go, os.O_WRONLY))
 
 
-def scratch() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory(prefix="accrue-faults-")
+def scratch(where: pathlib.Path | None = None) -> tempfile.TemporaryDirectory:
+    """In `where`, or among the temporary folders."""
+    return tempfile.TemporaryDirectory(prefix="accrue-faults-", dir=where)

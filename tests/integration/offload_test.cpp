@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "accrue_program.h"
+#include "offloadable_run.h"
 
 namespace accrue::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Offload : public AccrueProgram {
  protected:
@@ -47,14 +49,9 @@ class Offload : public AccrueProgram {
     return result.errors;
   }
 
-  /// The matrices are large enough to be offloaded (64 KiB), and there are several micro-batches.
   void write_run() {
-    write("text.txt", std::string(4000, 'a') + std::string(4000, 'b'));
-    write("run.toml",
-          "[run]\nout = \"out\"\nsteps = 3\nseed = 5\n[model]\nkind = \"gpt2\"\nlayers = 2\n"
-          "width = 128\nheads = 4\ncontext = 32\ndropout = 0.1\n[data]\ntrain = [\"text.txt\"]\n"
-          "[batch]\nsamples = 7\nmicro = 2\n[optim]\nlr = 0.01\nclip = 1.0\nschedule.kind = "
-          "\"constant\"\n");
+    write("text.txt", offloadable_text());
+    write("run.toml", kOffloadableRun);
   }
 
   /// The lines of steps in the metrics of the run in `out`.
@@ -282,6 +279,23 @@ TEST_F(Offload, StateThatDoesNotFitIsOffloadedBesideTheRun) {
   };
   EXPECT_TRUE(model("auto") == model("explicit"));
   std::filesystem::remove_all(folder);
+}
+
+TEST_F(Offload, CommandsThatRunTheWholeModelStateWhereTheStateLies) {
+  write_run();
+  const auto errors_of = [&](const Words& words) {
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 0) << words.front() << ": " << result.errors;
+    return result.errors;
+  };
+  const std::string in_file = "note: memory.offload: the state lies in a file in " +
+                              std::filesystem::current_path().string();
+  EXPECT_THAT(errors_of({"bench", "run.toml", "--rounds=1", here()}), HasSubstr(in_file));
+  EXPECT_THAT(errors_of({"doctor", "run.toml", here()}), HasSubstr(in_file));
+  EXPECT_THAT(errors_of({"verify", "run.toml", "--ranks=2", here()}), HasSubstr(in_file));
+  EXPECT_THAT(errors_of({"doctor", "run.toml", "--memory.offload=auto"}),
+              HasSubstr("keeps the state in memory"));
+  EXPECT_THAT(errors_of({"doctor", "run.toml"}), Not(HasSubstr("memory.offload")));
 }
 
 TEST_F(Offload, RefusesFoldersThatCannotHoldTheState) {

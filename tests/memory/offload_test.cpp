@@ -149,7 +149,10 @@ class OneBlock {
       : file_(std::make_shared<StateFile>(disk())),
         mover_(file_),
         data_(static_cast<char*>(file_->take(kSize))) {}
+  bool counts_reads() const { return file_->counts_reads(); }
   bool counts_writes() const { return file_->counts_writes(); }
+  Transfers reading() const { return mover_.reading(); }
+  Transfers writing() const { return mover_.writing(); }
   std::int64_t written() const { return mover_.written_bytes(); }
   double wait_seconds() const { return mover_.wait_seconds(); }
   void change(int value) { std::memset(data_, value, kSize); }
@@ -226,6 +229,22 @@ TEST_F(OffloadTest, WaitingCountsFromTheRequestUntilItIsFulfilled) {
   block.bring_in();
   EXPECT_GT(block.wait_seconds(), waited_to_write);
   EXPECT_LE(block.wait_seconds(), watch.seconds());
+}
+
+TEST_F(OffloadTest, LargeTransfersCountWithTheirTime) {
+  OneBlock block;
+  if (!block.counts_reads()) return testing::not_possible_here("no count of reads");
+  block.change(1);
+  const Stopwatch watch;
+  block.take_out();
+  block.bring_in();
+  const Transfers read = block.reading(), written = block.writing();
+  EXPECT_GE(read.bytes, OneBlock::kBytes);
+  EXPECT_GT(read.seconds, 0);
+  EXPECT_EQ(written.bytes > 0, written.seconds > 0);
+  EXPECT_LE(read.seconds + written.seconds, watch.seconds());
+  block.bring_in();
+  EXPECT_EQ(block.reading().bytes, read.bytes) << "it was in memory already";
 }
 
 TEST_F(OffloadTest, UsageHasTheTransfersOfTheScope) {

@@ -54,6 +54,20 @@ TEST(Measure, RepeatsNothingForTimesThatAreKnown) {
   EXPECT_EQ(trials(1e9), 1U) << "there is nothing to compare it with";
 }
 
+TEST(Measure, KeepsThePartOfTheTimeThatWasWaited) {
+  const Machine on = machine();
+  const Trial waits = [trial = on.trial()](const PlanPoint& point) {
+    Measured measured = trial(point);
+    measured.waited_seconds = measured.seconds / 4;
+    return measured;
+  };
+  const std::vector<Fact> facts = measure(waits, question(64, 1'000'000));
+  ASSERT_GE(facts.size(), 2U);
+  for (const Fact& fact : facts)
+    EXPECT_NEAR(fact.measured.waited_seconds, fact.measured.seconds / 4,
+                1e-9 * fact.measured.seconds);
+}
+
 TEST(Measure, TakesThePeakOfTheFirstRun) {
   const Machine on = machine();
   std::map<PlanPoint, int> runs;

@@ -17,8 +17,8 @@ namespace accrue::testing {
 /// A fault of a process at a named point: tests/faults/fault_points.cpp.
 struct Fault {
   std::string at;  ///< a span of a trace without its spaces, as "reduce:bucket", or "load"
-  /// kill, stop, TERM, INT, HUP, XCPU, USR1, USR2, tell:NAME, pause:NAME, clock:SECONDS or
-  /// sleep:SECONDS.
+  /// kill, stop, TERM, INT, HUP, XCPU, USR1, USR2, tell:NAME, pause:NAME, clock:SECONDS,
+  /// sleep:SECONDS or fail:CALL:ERROR.
   std::string action;
   std::int64_t step{};     ///< of this process, from 1 on; 0: any
   std::int64_t count = 1;  ///< which arrival, of that step if one is named; 0: every

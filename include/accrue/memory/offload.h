@@ -49,6 +49,12 @@ void leave_memory();
 /// dense in memory.
 void discard(const at::Tensor& tensor);
 
+/// Bytes that were transferred, and the seconds that it took.
+struct Transfers {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
+
 /// Offloaded state, in bytes, and its transfers since the scope was made.
 struct OffloadUsage {
   std::int64_t state = 0;           ///< in tensors now
@@ -64,6 +70,10 @@ struct OffloadUsage {
   /// Seconds in which the `now` of a keep_in_memory() was not in memory yet, or leave_memory() had
   /// not returned: the most that callers waited for what they requested.
   double wait_seconds = 0;
+  /// Large transfers for keep_in_memory() and leave_memory(), by which the disk's rates can be
+  /// judged: of several megabytes that were indeed read from the disk, or changed and written.
+  /// Zeros if the kernel does not count.
+  Transfers reading, writing;
 };
 /// Zeros without a scope.
 OffloadUsage offload_usage();

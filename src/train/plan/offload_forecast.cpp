@@ -16,7 +16,37 @@ double transfer_seconds(const OffloadedWindow& window, const Traffic& traffic) {
          parameters * traffic.write / window.rates.write;
 }
 
+/// Seconds of a window's passes.
+struct Passes {
+  double forward = 0, backward = 0;
+};
+
+Passes passes_of(const OffloadedWindow& window, double compute_seconds) {
+  return {.forward = std::max(kForwardShare * compute_seconds,
+                              transfer_seconds(window, window.traffic.forward)),
+          .backward = std::max(kBackwardShare * compute_seconds,
+                               transfer_seconds(window, window.traffic.backward))};
+}
+
 }  // namespace
+
+memory::Measured without_wait(memory::Measured measured) {
+  const double compute = std::max(0.0, measured.seconds - measured.waited_seconds);
+  if (compute > 0) measured.error *= measured.seconds / compute;  // relative to less
+  measured.seconds = compute;
+  measured.waited_seconds = 0;
+  return measured;
+}
+
+std::vector<memory::Fact> without_waits(std::vector<memory::Fact> facts) {
+  for (memory::Fact& fact : facts) fact.measured = without_wait(fact.measured);
+  return facts;
+}
+
+double seconds_of_passes(const OffloadedWindow& window, double compute_seconds) {
+  const Passes passes = passes_of(window, compute_seconds);
+  return passes.forward + passes.backward;
+}
 
 std::optional<double> compute_seconds_of_sample(const std::vector<memory::Fact>& facts,
                                                 Recompute recompute) {
@@ -39,18 +69,18 @@ OffloadForecast forecast_offload(const OffloadedWindow& window) {
   const OffloadTraffic& traffic = window.traffic;
   const Traffic total = traffic.total();
   const auto parameters = static_cast<double>(window.parameters);
-  const double compute = window.sample_seconds * static_cast<double>(window.samples);
-  const double forward = transfer_seconds(window, traffic.forward),
-               backward = transfer_seconds(window, traffic.backward);
+  const Passes passes =
+      passes_of(window, window.sample_seconds * static_cast<double>(window.samples));
   OffloadForecast forecast{.rates = window.rates,
                            .bytes_read = parameters * total.read,
                            .bytes_written = parameters * total.write,
-                           .forward_seconds = std::max(kForwardShare * compute, forward),
-                           .backward_seconds = std::max(kBackwardShare * compute, backward),
+                           .forward_seconds = passes.forward,
+                           .backward_seconds = passes.backward,
                            .step_seconds = transfer_seconds(window, traffic.closing) +
                                            transfer_seconds(window, traffic.step)};
   if (window.sample_seconds > 0) {
-    const double hidden = std::max(forward / kForwardShare, backward / kBackwardShare);
+    const double hidden = std::max(transfer_seconds(window, traffic.forward) / kForwardShare,
+                                   transfer_seconds(window, traffic.backward) / kBackwardShare);
     forecast.hiding_samples = std::max<std::int64_t>(
         1, static_cast<std::int64_t>(std::ceil(hidden / window.sample_seconds)));
   }

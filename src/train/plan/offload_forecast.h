@@ -12,10 +12,18 @@
 
 namespace accrue::train {
 
+/// The facts of trials with the seconds of compute alone: without those in which a trial waited for
+/// offloaded state, which each trial reads for one micro-batch and a window once for all. Compute
+/// that went on during a wait is subtracted with it, so the result may be too short, and is not too
+/// long. A pure function.
+std::vector<memory::Fact> without_waits(std::vector<memory::Fact> facts);
+/// The same for one trial.
+memory::Measured without_wait(memory::Measured measured);
+
 /// Seconds to compute one sample of a window in layered order, forward, forward again and backward,
-/// by the trials of `recompute`: the slope between the two largest that fit, in which the
-/// transfers, the same for any size, cancel; if only one fits, all of its time. None if no trial
-/// fits. A pure function.
+/// by the trials of `recompute`: the slope between the two largest that fit, in which what does not
+/// depend on the size cancels; if only one fits, all of its time. `facts` are without_waits(). None
+/// if no trial fits. A pure function.
 std::optional<double> compute_seconds_of_sample(const std::vector<memory::Fact>& facts,
                                                 Recompute recompute);
 
@@ -45,6 +53,10 @@ struct OffloadForecast {
 
   double seconds() const { return forward_seconds + backward_seconds + step_seconds; }
 };
+
+/// Seconds of the passes of such a window if they compute for `compute_seconds`; sample_seconds and
+/// samples are not read. A pure function.
+double seconds_of_passes(const OffloadedWindow& window, double compute_seconds);
 
 /// A pure function. `folder` is left empty.
 OffloadForecast forecast_offload(const OffloadedWindow& window);

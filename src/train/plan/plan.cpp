@@ -33,7 +33,8 @@ std::optional<Bf16Twin> measure_bf16(Config config, const memory::PlanEntry& cho
     const Workload twin = open_workload(std::move(config));
     const memory::Measured measured = PlanTrials(twin).run(chosen.point);
     if (!measured.fits) return std::nullopt;
-    return Bf16Twin{.peak_bytes = measured.peak_bytes, .micro_batch_seconds = measured.seconds};
+    return Bf16Twin{.peak_bytes = measured.peak_bytes,
+                    .micro_batch_seconds = without_wait(measured).seconds};
   } catch (const std::exception& error) {
     if (!memory::is_out_of_memory(error)) throw;
     return std::nullopt;
@@ -47,12 +48,12 @@ void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport&
     remeasure_beyond_budget(
         [&](const memory::PlanPoint& point) { return trials.measure_again(point); },
         report.question, report.facts);
-    report.plan = memory::plan(report.facts, report.question);
+    report.plan = memory::plan(without_waits(report.facts), report.question);
     const memory::PlanPoint& point = report.plan.chosen.point;
     if (options.progress) options.progress("running the plan: " + memory::describe(point));
     const PlanTrials::Step step = trials.run_step(point);
     if (step.micro.fits) {
-      report.measured = step.micro;
+      report.measured = without_wait(step.micro);
       report.closing_seconds = step.closing_seconds;
       return;
     }
@@ -60,22 +61,29 @@ void plan_and_run(PlanTrials& trials, const PlanRunOptions& options, PlanReport&
   }
 }
 
-/// Measures the disk of a run whose state is offloaded, and predicts its full window. None if
-/// parameters are frozen: the traffic is known for trained ones.
-std::optional<OffloadForecast> forecast_of(const Workload& work, const PlanReport& report) {
+/// Whether the traffic of a step is known: that of a run whose state is offloaded, and all of whose
+/// parameters are trained.
+bool has_forecast(const Workload& work) {
   const ModelConfig& model = work.config.model;
-  if (!work.offload || model.lora.is_on() || !model.freeze.empty()) return std::nullopt;
+  return work.offload && !model.lora.is_on() && model.freeze.empty();
+}
+
+/// Measures the disk, and predicts the full window of the plan and of its alternatives.
+void add_forecast(const Workload& work, PlanReport& report) {
   memory::leave_memory();  // what the trials left to be written would slow the measurement
   const std::string& folder = work.config.memory.offload;
-  OffloadForecast forecast = forecast_offload(
-      {.traffic = offload_traffic(storage_of(work.config)),
-       .parameters = models::parameter_count(*work.model),
-       .rates = memory::measure_disk_rates(folder),
-       .sample_seconds =
-           compute_seconds_of_sample(report.facts, report.plan.chosen.point.recompute).value_or(0),
-       .samples = report.question.window_samples});
-  forecast.folder = folder;
-  return forecast;
+  const OffloadedWindow window{
+      .traffic = offload_traffic(storage_of(work.config)),
+      .parameters = models::parameter_count(*work.model),
+      .rates = memory::measure_disk_rates(folder),
+      .sample_seconds =
+          compute_seconds_of_sample(without_waits(report.facts), report.plan.chosen.point.recompute)
+              .value_or(0),
+      .samples = report.question.window_samples};
+  report.offload = forecast_offload(window);
+  report.offload->folder = folder;
+  for (memory::PlanEntry& entry : report.plan.alternatives)
+    entry.window_seconds = seconds_of_passes(window, entry.window_seconds);
 }
 
 PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
@@ -85,7 +93,7 @@ PlanReport plan_workload(const Workload& work, const PlanRunOptions& options) {
                                  {.longest_seconds = longest_seconds_shown, .all_modes = true});
   report.question.resident = trials->resident();
   plan_and_run(*trials, options, report);
-  report.offload = forecast_of(work, report);
+  if (has_forecast(work)) add_forecast(work, report);
   return report;
 }
 

@@ -24,8 +24,11 @@ struct Bf16Twin {
 struct PlanReport {
   memory::PlanQuestion question;
   std::vector<memory::Fact> facts;  ///< the facts that the plan is based on
+  /// By the seconds of compute, without those in which trials waited for offloaded state. With
+  /// `offload` the windows of alternatives include their transfers.
   memory::Plan plan;
-  memory::Measured measured;  ///< the chosen point, run once more; the peak of a whole step
+  /// The chosen point, run once more; the peak of a whole step, and the seconds of compute.
+  memory::Measured measured;
   /// Measured seconds of the gradient's norm, clipping and the optimizer. None if gradients are
   /// folded into the optimizer's state: a trial then takes no step, and the prediction for a whole
   /// step does not contain them.
@@ -42,7 +45,11 @@ struct PlanReport {
   EffectiveBatch effective;          ///< a full batch, divided among the ranks
   double seconds_per_step() const {
     if (offload) return offload->seconds();
-    return plan.chosen.window_seconds + closing_seconds.value_or(0);
+    return plan.chosen.window_seconds + seconds_outside_passes();
+  }
+  /// Of a step: norm, clipping and the optimizer; 0 if not known.
+  double seconds_outside_passes() const {
+    return offload ? offload->step_seconds : closing_seconds.value_or(0);
   }
 };
 

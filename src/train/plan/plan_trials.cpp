@@ -139,16 +139,17 @@ memory::Measured PlanTrials::measure_again(const memory::PlanPoint& point) {
   return run(point);
 }
 
-double PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
-  const double seconds = open_and_pass(micro, recompute);
+TrialRuns::Seconds PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
+  const TrialRuns::Seconds seconds = open_and_pass(micro, recompute);
   window_.discard();
   return seconds;
 }
 
 /// Runs a pass and leaves the window open.
-double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
+TrialRuns::Seconds PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recompute) {
   const PassOptions options{.factors = std::vector<double>(work_.model->losses().size(), 1.0),
                             .recompute = recompute};
+  const double waited_before = memory::offload_usage().wait_seconds;
   const Stopwatch watch;
   RECORD_USER_SCOPE("plan: trial");
   window_.open(0);
@@ -159,7 +160,7 @@ double PlanTrials::open_and_pass(const batch::MicroBatch& micro, Recompute recom
                     batch::training_context(micro, work_.config.run.seed, 0), options);
   }
   device::synchronize(device_);
-  return watch.seconds();
+  return {.all = watch.seconds(), .waited = memory::offload_usage().wait_seconds - waited_before};
 }
 
 /// The micro-batch as a window in layered order: the graph is that of one segment at a time, and
@@ -180,7 +181,7 @@ PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
   if (!step.micro.fits) return step;
   const memory::Measured whole = runs_.attempt([&] {
     const Input input = fetch(point.micro_batch);
-    const double seconds = open_and_pass(input.micros.front(), point.recompute);
+    const TrialRuns::Seconds seconds = open_and_pass(input.micros.front(), point.recompute);
     step.closing_seconds = close_and_step();
     return seconds;
   });

@@ -52,8 +52,8 @@ class PlanTrials {
     at::Tensor decoding;                    ///< stands for the memory of images, or undefined
   };
   Input fetch(std::int64_t samples) const;
-  double pass(const batch::MicroBatch& micro, Recompute recompute);
-  double open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
+  TrialRuns::Seconds pass(const batch::MicroBatch& micro, Recompute recompute);
+  TrialRuns::Seconds open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
   void pass_layered(const batch::MicroBatch& micro, const PassOptions& options);
   std::optional<double> close_and_step();
   void undo();

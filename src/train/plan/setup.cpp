@@ -15,6 +15,7 @@
 #include "core/startable_threads.h"
 #include "memory/out_of_memory.h"
 #include "train/plan/enough_memory.h"
+#include "train/plan/offload_forecast.h"
 #include "train/plan/offload_room.h"
 #include "train/plan/plan_choice.h"
 #include "train/plan/reported_trials.h"
@@ -151,7 +152,7 @@ MicroDecision choose_micro_batch(const Workload& work, const ShowProgress& show)
   remeasure_beyond_budget(
       [&](const memory::PlanPoint& point) { return trials->measure_again(point); }, question,
       facts);
-  auto plan = std::make_shared<const memory::Plan>(memory::plan(facts, question));
+  auto plan = std::make_shared<const memory::Plan>(memory::plan(without_waits(facts), question));
   // By now libtorch's own share of a device's memory is that of the largest trial.
   if (memory::device_room()) memory::release_cached();
   return {.samples = plan->chosen.point.micro_batch,

@@ -34,15 +34,17 @@ class HeldPeak {
   std::optional<memory::ThreadMeter> meter_;
 };
 
-/// Seconds of one pass: the mean of several if one is too short for a clock.
-double seconds_of(const TrialRuns::Pass& pass) {
-  double total = 0;
+/// The time of one pass: the mean of several if one is too short for a clock.
+TrialRuns::Seconds seconds_of(const TrialRuns::Pass& pass) {
+  TrialRuns::Seconds total;
   int done = 0;
   do {
-    total += pass();
+    const TrialRuns::Seconds one = pass();
+    total.all += one.all;
+    total.waited += one.waited;
     ++done;
-  } while (done < kMostRepeats && total < kEnoughSeconds);
-  return total / done;
+  } while (done < kMostRepeats && total.all < kEnoughSeconds);
+  return {.all = total.all / done, .waited = total.waited / done};
 }
 
 }  // namespace
@@ -62,10 +64,10 @@ memory::Measured TrialRuns::run(const memory::PlanPoint& point, const Prepare& p
 memory::Measured TrialRuns::attempt(const Pass& pass) {
   try {
     const HeldPeak peak(resident_bytes_);
-    const double seconds = pass();
+    const Seconds seconds = pass();
     undo_();
     memory::measure_outside();
-    return {.peak_bytes = peak.bytes(), .seconds = seconds};
+    return {.peak_bytes = peak.bytes(), .seconds = seconds.all, .waited_seconds = seconds.waited};
   } catch (const std::exception& error) {
     if (!memory::is_out_of_memory(error)) throw;
     return out_of_memory();

@@ -11,8 +11,12 @@ namespace accrue::train {
 /// Measures passes of one micro-batch each, as facts for memory::plan.
 class TrialRuns {
  public:
-  /// Runs once and returns the seconds it took.
-  using Pass = std::function<double()>;
+  /// The time of a pass; `waited` is the part of it in which it waited for offloaded state.
+  struct Seconds {
+    double all = 0, waited = 0;
+  };
+  /// Runs once and returns the time it took.
+  using Pass = std::function<Seconds()>;
   /// Creates what a pass needs; its memory counts.
   using Prepare = std::function<Pass()>;
 
@@ -26,7 +30,7 @@ class TrialRuns {
   bool has_run(const memory::PlanPoint& point) const { return tried_.contains(point); }
   /// Makes the next run of the point count as its first.
   void forget(const memory::PlanPoint& point) { tried_.erase(point); }
-  /// The peak while `pass` runs, with the seconds that it returns. Running out of memory is a valid
+  /// The peak while `pass` runs, with the time that it returns. Running out of memory is a valid
   /// result.
   memory::Measured attempt(const Pass& pass);
 

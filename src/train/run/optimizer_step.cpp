@@ -355,6 +355,8 @@ void OptimizerStep::report_anomalies(const StepReport& report, batch::Range draw
     if (const auto noise = watch_.see_noise(report)) flow_.log.tell({&*noise, 1});
   for (Event& event : watch_.see_machine(report, memory::tensor_budget()))
     flow_.log.event_of_this_rank(std::move(event));
+  if (const auto slow = meters_.take_remark_on_disk())
+    flow_.log.event_of_this_rank("slow_disk", *slow);
   if (const auto measured = meters_.measure_ceiling_if_due(report))
     flow_.log.event_of_last_step("ceiling", *measured);
 }

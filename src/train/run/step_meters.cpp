@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "accrue/core/error.h"
 #include "core/median.h"
+#include "memory/disk_rates.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
@@ -21,6 +23,21 @@ CeilingShare::Model arithmetic_of(const RunContext& run) {
   const bool is_known = work.config.dist.stages == 1 && is_even && device_of(*work.model).is_cpu();
   return {.flops_per_sample = is_known ? work.model->flops_per_sample() : 0,
           .compute = work.config.precision.compute};
+}
+
+/// None without offloaded state, and if its disk has no room for a measurement.
+std::optional<SlowDisk> watch_disk(const std::string& folder) {
+  if (!memory::is_offloading()) return std::nullopt;
+  memory::leave_memory();  // what is left to be written would slow the measurement
+  try {
+    return SlowDisk(folder, memory::measure_disk_rates(folder, memory::offload_usage().state));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+memory::Transfers since(const memory::Transfers& before, const memory::Transfers& now) {
+  return {.bytes = now.bytes - before.bytes, .seconds = now.seconds - before.seconds};
 }
 
 }  // namespace
@@ -43,11 +60,12 @@ StepMeters::StepMeters(const RunContext& run, const data::Loader& loader,
       ceiling_(arithmetic_of(run), CeilingCache(ceiling_cache_file())),
       is_first_rank_(run.ranks.is_first()),
       parameter_bytes_(bytes_of(*run.work.model)),
-      optimizer_(run.optimizer) {}
+      optimizer_(run.optimizer),
+      disk_(watch_disk(run.work.config.memory.offload)) {}
 
 void StepMeters::begin() {
   waited_before_ = loader_.waited_seconds();
-  waited_for_state_before_ = memory::offload_usage().wait_seconds;
+  offload_at_begin_ = memory::offload_usage();
   energy_.restart();
 }
 
@@ -74,7 +92,10 @@ void StepMeters::report_offloading(StepReport& report) {
   if (usage.read) report.offload_read_bytes = *usage.read - offload_reported_.read.value_or(0);
   if (usage.written)
     report.offload_written_bytes = *usage.written - offload_reported_.written.value_or(0);
-  report.offload_wait_seconds = usage.wait_seconds - waited_for_state_before_;
+  report.offload_wait_seconds = usage.wait_seconds - offload_at_begin_.wait_seconds;
+  if (disk_)
+    slow_disk_ = disk_->observe(since(offload_at_begin_.reading, usage.reading),
+                                since(offload_at_begin_.writing, usage.writing));
   offload_reported_ = usage;
 }
 

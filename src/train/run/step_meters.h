@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "accrue/core/step_report.h"
 #include "accrue/memory/caching_allocator.h"
@@ -12,6 +13,7 @@
 #include "train/run/checkpointer.h"
 #include "train/run/run_context.h"
 #include "train/watch/ceiling_share.h"
+#include "train/watch/slow_disk.h"
 #include "train/window/runner.h"
 
 namespace accrue::train {
@@ -22,7 +24,8 @@ MemoryByKind memory_by_kind(const memory::Usage& now, const memory::Peak& peak);
 /// The machine's resources that a run's steps use, besides the times that windows report.
 class StepMeters {
  public:
-  /// `loader` and `checkpointer` are kept by reference.
+  /// `loader` and `checkpointer` are kept by reference. If the state is offloaded, the rates of its
+  /// disk are measured (memory::measure_disk_rates), of no more bytes than the state has.
   StepMeters(const RunContext& run, const data::Loader& loader, Checkpointer& checkpointer);
 
   /// Call it when a step begins.
@@ -31,6 +34,9 @@ class StepMeters {
   /// step, `samples` are this rank's own, `gradient_bytes` the size of the window's buffer.
   void report(const WindowRun& window, std::int64_t samples, const memory::Peak& peak,
               std::int64_t gradient_bytes, StepReport& report);
+  /// A remark on a disk of offloaded state that was far slower in the last step than before the
+  /// first one (SlowDisk); none if it was not.
+  std::optional<std::string> take_remark_on_disk() { return std::exchange(slow_disk_, {}); }
   /// Measures the machine's ceiling if that is due; returns a remark on it. It takes no more memory
   /// than the step's activations did.
   std::optional<std::string> measure_ceiling_if_due(const StepReport& step);
@@ -46,9 +52,12 @@ class StepMeters {
   bool is_first_rank_;
   std::int64_t parameter_bytes_;
   const optim::Optimizer& optimizer_;
+  /// Of offloaded state whose disk could be measured. What that read is not in the first report.
+  std::optional<SlowDisk> disk_;
   double waited_before_ = 0;
   memory::OffloadUsage offload_reported_ = memory::offload_usage();
-  double waited_for_state_before_ = 0;
+  memory::OffloadUsage offload_at_begin_;
+  std::optional<std::string> slow_disk_;
 };
 
 }  // namespace accrue::train

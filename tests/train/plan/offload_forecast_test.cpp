@@ -64,6 +64,37 @@ TEST(ComputeSecondsOfSample, IsTheSlopeOfTheLargestTrials) {
   EXPECT_FALSE(compute_seconds_of_sample(facts, Recompute::selective));
 }
 
+memory::Fact waiting_fact(std::int64_t samples, double seconds, double waited) {
+  memory::Fact made = fact(samples, seconds);
+  made.measured.waited_seconds = waited;
+  return made;
+}
+
+TEST(WithoutWaits, LeavesTheSecondsOfCompute) {
+  const std::vector<memory::Fact> facts = without_waits(
+      {waiting_fact(1, 7, 5), waiting_fact(2, 7, 3), waiting_fact(4, 1, 1.5), fact(8, 0, false)});
+  EXPECT_DOUBLE_EQ(facts[0].measured.seconds, 2);
+  EXPECT_DOUBLE_EQ(facts[1].measured.seconds, 4);
+  EXPECT_DOUBLE_EQ(facts[2].measured.seconds, 0) << "a wait that began before it";
+  EXPECT_FALSE(facts[3].measured.fits);
+  for (const memory::Fact& fact : facts) EXPECT_EQ(fact.measured.waited_seconds, 0);
+  EXPECT_EQ(facts[1].point.micro_batch, 2);
+  EXPECT_EQ(facts[1].measured.peak_bytes, 1);
+}
+
+TEST(WithoutWaits, MakesErrorsThoseOfTheCompute) {
+  memory::Measured measured = waiting_fact(1, 8, 6).measured;
+  measured.error = 0.01;
+  EXPECT_DOUBLE_EQ(without_wait(measured).error, 0.04) << "0.08 of 2 seconds";
+}
+
+/// Both trials take as long as the disk, 7 seconds: they compute for 2 seconds a sample.
+TEST(WithoutWaits, ShowsTheComputeOfTrialsThatTheDiskHeldUp) {
+  const std::vector<memory::Fact> facts{waiting_fact(1, 7, 5), waiting_fact(2, 7, 3)};
+  EXPECT_DOUBLE_EQ(*compute_seconds_of_sample(without_waits(facts), Recompute::none), 2);
+  EXPECT_DOUBLE_EQ(*compute_seconds_of_sample(facts, Recompute::none), 0) << "the control";
+}
+
 TEST(ComputeSecondsOfSample, IsNeitherNegativeNorMoreThanTheTrialTook) {
   EXPECT_DOUBLE_EQ(*compute_seconds_of_sample({fact(1, 5), fact(2, 4)}, Recompute::none), 0);
   EXPECT_DOUBLE_EQ(*compute_seconds_of_sample({fact(1, 1), fact(2, 4)}, Recompute::none), 2);
@@ -87,6 +118,25 @@ TEST(OffloadForecast, HidesTransfersBehindCompute) {
   EXPECT_DOUBLE_EQ(forecast.step_seconds, 24) << "(8 + 16) / 2 + 12 / 1";
   EXPECT_DOUBLE_EQ(forecast.seconds(), 41);
   EXPECT_EQ(forecast.hiding_samples, 10);
+}
+
+/// One size was tried, which took 7 seconds a sample and waited in 5 of them. Forward has a quarter
+/// of the compute to hide 6 / 2 + 2 / 1 = 5 seconds of transfers: 20 seconds, 10 samples.
+TEST(OffloadForecast, OneTrialHidesNoMoreThanItComputes) {
+  const std::vector<memory::Fact> facts{waiting_fact(1, 7, 5)};
+  OffloadedWindow window = window_of(1);
+  window.sample_seconds = *compute_seconds_of_sample(without_waits(facts), Recompute::none);
+  EXPECT_EQ(forecast_offload(window).hiding_samples, 10);
+  window.sample_seconds = *compute_seconds_of_sample(facts, Recompute::none);
+  EXPECT_EQ(forecast_offload(window).hiding_samples, 3) << "the control";
+}
+
+/// Transfers of 5 seconds forward and 7 backward.
+TEST(OffloadForecast, PassesTakeTheirComputeOrTheirTransfers) {
+  const OffloadedWindow window = window_of(1);
+  EXPECT_DOUBLE_EQ(seconds_of_passes(window, 4), 5 + 7);
+  EXPECT_DOUBLE_EQ(seconds_of_passes(window, 16), 5 + 12);
+  EXPECT_DOUBLE_EQ(seconds_of_passes(window, 40), 10 + 30);
 }
 
 TEST(OffloadForecast, WaitsForTheDiskIfTheBatchIsSmall) {

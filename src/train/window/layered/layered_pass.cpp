@@ -1,6 +1,7 @@
 #include "train/window/layered/layered_pass.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -78,6 +79,7 @@ LayeredPass::Outcome LayeredPass::forward() {
 }
 
 LayeredPass::Outcome LayeredPass::run_forward(std::size_t segment) {
+  RECORD_USER_SCOPE("segment: forward");
   announce(segment, /*backward=*/false);
   const bool is_checked = checks(cuts_[segment + 1]);
   for (std::size_t place = 0; place < micro_batches_.size(); ++place) {
@@ -158,6 +160,7 @@ LayeredPass::Outcome LayeredPass::backward() {
 }
 
 LayeredPass::Outcome LayeredPass::run_backward(std::size_t segment) {
+  RECORD_USER_SCOPE("segment: backward");
   announce(segment, /*backward=*/true);
   Cut& cut = cuts_[segment];
   cut.statistics.clear_gradient_sums();
