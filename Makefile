@@ -232,7 +232,7 @@ coverage: setup-test
 	@cmake --build build/coverage -j $(JOBS) --target $(addsuffix _test,$(ROOMS))
 	@find build/coverage -name '*.gcda' -delete
 	@$(TEST_ENV) ctest --test-dir build/coverage --no-tests=error --output-on-failure --timeout 1200 -j $(TEST_JOBS) -L '^($(subst $(eval) ,|,$(strip $(ROOMS))))$$'
-	@scripts/coverage.py build/coverage --ledger tests/long/results.json
+	@scripts/coverage.py build/coverage --rooms '$(ROOMS)' --ledger tests/long/results.json
 
 # libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target, two at a time (three hours);
 # fuzz-corpus: what was kept of them (tests/fuzz/corpus), once each, and that faults planted in each target are found. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.

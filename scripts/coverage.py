@@ -2,7 +2,7 @@
 """Which share of the lines of each room the tests of the rooms execute.
 
     make coverage                     builds the tests of all rooms with counters (build/coverage), runs them, and prints the table
-    make coverage ROOMS='core batch'  those of some rooms: only their rows are complete
+    make coverage ROOMS='core batch'  those of some rooms, and their rows
     scripts/coverage.py build/coverage --lines data    also the lines of src/data that no test executes
 
 The tests are those that run in the process of the test program (one program a room), on the counters of `g++ --coverage`. What only a test of
@@ -96,6 +96,7 @@ def ranges(numbers: Iterable[int]) -> str:
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help="the build folder, in which tests have run")
+    parser.add_argument("--rooms", metavar="ROOMS", help="the rooms whose tests have run; all without it")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the repository")
     parser.add_argument("--lines", metavar="ROOM", help="the lines of this room that were not executed, by file")
     parser.add_argument("--ledger", type=pathlib.Path, metavar="FILE", help="compares with the row `coverage` of this file")
@@ -113,6 +114,9 @@ def main(words: list[str] | None = None) -> int:
             if room_of(file) == options.lines and missed:
                 print(f"{file}: {ranges(missed)}")
     rows = per_mille_by_room(executed)
+    if options.rooms:
+        # Other rooms are executed in part, by the tests of those that use them.
+        rows = {room: row for room, row in rows.items() if room in options.rooms.split()}
     print(table(rows))
     stored = json.loads(options.ledger.read_text()).get("coverage", {}).get("counts", {}) if options.ledger and options.ledger.exists() else {}
     lost = lower({room: share for room, (_, share) in rows.items()}, stored)

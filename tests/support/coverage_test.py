@@ -57,6 +57,9 @@ def check_a_lower_room(root: pathlib.Path) -> None:
         got, said = run(root, "--ledger", str(ledger))
         assert got == status and ("beta: 50.6% before, 50.0% now" in said) == bool(status), (stored, got, said)
     assert run(root, "--ledger", str(root / "none.json"))[0] == 0
+    ledger.write_text(json.dumps({"coverage": {"counts": {"beta": 506}}}))
+    status, said = run(root, "--rooms", "alpha gamma", "--ledger", str(ledger))
+    assert status == 0 and "alpha" in said and "beta" not in said, said
 
 
 def check_no_counters(root: pathlib.Path) -> None:
