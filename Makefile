@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb setup-docs deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb setup-docs deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan coverage fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -73,6 +73,7 @@ help:
 	@echo 'make matrix   build and test with other versions of libtorch (ARGS=2.14.1: some of them)'
 	@echo 'make sanitize   tests of the rooms that handle raw memory, and the kept inputs of the fuzzers, under sanitizers'
 	@echo 'make fuzz   ten minutes of libFuzzer for each reader of files (fuzz-corpus: the kept inputs)'
+	@echo 'make coverage   which lines of each room its tests execute; 50 minutes'
 	@echo 'make test-all   all tests, sanitizers for all rooms, other versions of libtorch, fault campaigns, mutants; a day (ARGS=--list: the parts)'
 	@echo 'make fmt | lint | asan | tsan | install PREFIX_DIR=... | clean'
 
@@ -139,7 +140,7 @@ test-run:
 # The tools that work on the sources, which need no build.
 check-scripts:
 	@python3 scripts/check_prose.py
-	@for test in check_rooms check_calls check_prose figures mutants gate long_tests campaigns; do python3 tests/support/$${test}_test.py || exit 1; done
+	@for test in check_rooms check_calls check_prose figures mutants gate long_tests campaigns coverage; do python3 tests/support/$${test}_test.py || exit 1; done
 
 # Builds and tests with other versions of libtorch; about ten minutes each. ARGS='2.14.1': some of them.
 matrix: setup-test
@@ -222,6 +223,16 @@ tsan: setup-test
 	@cmake --build build/tsan -j $(JOBS) --target $(addsuffix _test,$(TSAN_ROOMS))
 	@$(foreach room,$(TSAN_ROOMS),scripts/selected.py build/tsan/tests/$(room)/$(room)_test '$(TSAN_$(room))' && $(TEST_ENV) OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1:report_thread_leaks=0:suppressions=$(CURDIR)/tests/support/tsan_suppressions.txt \
 	  build/tsan/tests/$(room)/$(room)_test --gtest_brief=1 --gtest_filter='$(TSAN_$(room))' &&) true
+
+# Which lines of each room the tests in its own process execute; 50 minutes on two cores. ROOMS='core batch': some of them.
+ROOMS = core observe kernels adapt accum batch data memory optim models distributed train verify device
+coverage: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,coverage,$(PARQUET_OPTIONS))
+	@cmake --build build/coverage -j $(JOBS) --target $(addsuffix _test,$(ROOMS))
+	@find build/coverage -name '*.gcda' -delete
+	@$(TEST_ENV) ctest --test-dir build/coverage --no-tests=error --output-on-failure --timeout 1200 -j $(TEST_JOBS) -L '^($(subst $(eval) ,|,$(strip $(ROOMS))))$$'
+	@scripts/coverage.py build/coverage --rooms '$(ROOMS)' --ledger tests/long/results.json
 
 # libFuzzer on everything that reads what somebody else wrote. fuzz: ten minutes for each target, two at a time (three hours);
 # fuzz-corpus: what was kept of them (tests/fuzz/corpus), once each, and that faults planted in each target are found. ARGS='idx images': some of them; SECONDS_EACH=60: for another time.

@@ -104,6 +104,12 @@ def of_mutants(text: str) -> Counts:
             "not as expected": sum(not row.endswith("|  |") and "| ERROR:" not in row for row in rows)} if rows else {}
 
 
+def of_coverage(text: str) -> Counts:
+    """The table of scripts/coverage.py: of a thousand lines of each room, how many were executed."""
+    rows = re.findall(r"^\| (\w+) \| \d+ \| (\d+)\.(\d)% \|$", text, re.MULTILINE)
+    return {room: 10 * int(percent) + int(tenth) for room, percent, tenth in rows}
+
+
 def of_sound_runs(text: str) -> Counts:
     counts = sums(text, r"^(\d+) runs of \d+ drawn", "runs")
     return counts and counts | {"false alarms": 0} | sums(text, r"\b(\d+) false alarm", "false alarms")
@@ -160,6 +166,7 @@ PARTS = (
     Part("asan-all", "the address and undefined-behaviour sanitizers, all rooms", "an hour and a half", f"{MAKE} asan-all", of_ctest),
     Part("tsan", "accrue's own threads under the thread sanitizer", "30 minutes", f"{MAKE} tsan", of_googletest),
     Part("fuzz-corpus", "each reader of files on its kept inputs", "10 minutes", f"{MAKE} fuzz-corpus", of_fuzz),
+    Part("coverage", "which lines of each room its tests execute, in per mille; no room below its stored row", "50 minutes", f"{MAKE} coverage", of_coverage),
     Part("matrix", "other versions of libtorch", "30 minutes", f"{MAKE} matrix ARGS=", of_matrix),
     Part("faults", "the fault campaigns in full", "3 hours", CAMPAIGNS, of_faults),
     Part("soak", "steps, evaluations and checkpoints for half an hour", "30 minutes", f"{CAMPAIGNS} --only soak", of_faults),

@@ -111,6 +111,8 @@ def check_counts() -> None:
             (long_tests.of_large_files, "4 of 5 train on files larger than memory\n", {"passed": 4, "kinds": 5}),
             (long_tests.of_fuzz, "fuzz: idx: 30 inputs, nothing found\nfuzz: gguf: 12 inputs, nothing found\n", {"inputs": 42, "targets": 2}),
             (long_tests.of_matrix, "| 2.11.0 | CPU | yes | yes | yes | 9 |\n| 2.13.0 | CUDA | yes | no | yes | 9 |\n", {"versions": 2, "passed": 1}),
+            (long_tests.of_coverage, "| room | lines with code | executed |\n|---|---|---|\n| core | 1200 | 97.4% |\n| data | 9 | 100.0% |\n",
+             {"core": 974, "data": 1000}),
             (long_tests.of_sound_runs, "300 runs of 410 drawn, 9 s: 1 false alarm, 299 sound; 300 equal\n", {"runs": 300, "false alarms": 1}),
             (long_tests.of_mutants, table, {"mutants": 4, "errors": 2, "survived": 1, "not as expected": 1})):
         assert counted(text) == counts, (counted, counted(text))
