@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "accrue_program.h"
+#include "support/skip.h"
 
 namespace accrue::testing {
 namespace {
@@ -121,6 +122,69 @@ class Completion : public Help {
   }
 };
 
+/// The path of a shell; empty if it is not installed.
+std::string shell_at(const std::string& name) {
+  for (const char* folder : {"/bin/", "/usr/bin/", "/usr/local/bin/"})
+    if (std::filesystem::exists(folder + name)) return folder + name;
+  return {};
+}
+
+TEST_F(Completion, OfZshIsReadByIt) {
+  const std::string zsh = shell_at("zsh");
+  // scripts/setup.sh does not install it.
+  if (zsh.empty()) return not_possible_here("zsh is not installed");
+  write("script.zsh", printed({"completion", "zsh"}));
+  const auto checked = Program(folder_, {zsh, "-fn", "script.zsh"}).wait();
+  EXPECT_EQ(checked.status, 0) << checked.errors;
+  EXPECT_EQ(checked.errors, "");
+  // The functions of its completion print what they would offer.
+  const auto offered = [&](const std::string& words) {
+    write("words.zsh",
+          "compdef() { : }\n_files() { print files }\n_describe() { print -l ${(P)2%%:*} }\n"
+          "compadd() { while [[ $1 != -- ]]; do shift; done; shift; print -l -- $@ }\n"
+          "source ./script.zsh\nwords=(" +
+              words + ")\nCURRENT=${#words}\n_accrue\n");
+    const auto result = Program(folder_, {zsh, "-f", "words.zsh"}).wait();
+    EXPECT_EQ(result.errors, "");
+    return result.output;
+  };
+  EXPECT_THAT(offered("accrue ''"), AllOf(HasSubstr("train\n"), HasSubstr("help\n")));
+  EXPECT_EQ(offered("accrue --"), "--help\n--version\n");
+  EXPECT_THAT(offered("accrue train --d"),
+              AllOf(HasSubstr("--dry-run\n"), HasSubstr("--batch.micro=\n")));
+  EXPECT_EQ(offered("accrue export out --format ''"), "hf\ngguf\nadapter\n");
+  EXPECT_THAT(offered("accrue checkpoint ''"), AllOf(HasSubstr("prune\n"), HasSubstr("files\n")));
+  EXPECT_THAT(offered("accrue completion ''"), HasSubstr("fish\n"));
+}
+
+TEST_F(Completion, OfFishIsReadByIt) {
+  const std::string fish = shell_at("fish");
+  if (fish.empty()) return not_possible_here("fish is not installed");
+  write("script.fish", printed({"completion", "fish"}));
+  const auto checked =
+      Program(folder_, {fish, "--no-config", "--no-execute", "script.fish"}).wait();
+  EXPECT_EQ(checked.status, 0) << checked.errors;
+  EXPECT_EQ(checked.errors, "");
+  // Each line is a word, a tab and its meaning.
+  const auto offered = [&](const std::string& line) {
+    write("line.fish", "source script.fish\ncomplete -C '" + line + "'\n");
+    const auto result = Program(folder_, {fish, "--no-config", "line.fish"}).wait();
+    EXPECT_EQ(result.errors, "");
+    return result.output;
+  };
+  EXPECT_THAT(offered("accrue tra"), StartsWith("train\t"));
+  EXPECT_THAT(offered("accrue train --dry"), StartsWith("--dry-run\t"));
+  EXPECT_THAT(offered("accrue train --batch.mic"), HasSubstr("--batch.micro=\t"));
+  EXPECT_THAT(offered("accrue export out --format g"), StartsWith("gguf"));
+  EXPECT_THAT(offered("accrue checkpoint pr"), StartsWith("prune\t"));
+  EXPECT_THAT(offered("accrue checkpoint prune --ke"), StartsWith("--keep"));
+  EXPECT_THAT(offered("accrue help exp"), StartsWith("export"));
+  EXPECT_THAT(offered("accrue completion z"), StartsWith("zsh"));
+  // "checkpoint verify" is not the verb verify.
+  EXPECT_THAT(offered("accrue verify --ke"), Not(HasSubstr("--keep")));
+  EXPECT_THAT(offered("accrue checkpoint verify --run.o"), Not(HasSubstr("--run.out")));
+}
+
 TEST_F(Completion, OffersVerbsOptionsWordsAndKeys) {
   EXPECT_EQ(offered("accrue tra"), "train\n");
   EXPECT_EQ(offered("accrue checkpoint pr"), "prune\n");
@@ -128,6 +192,7 @@ TEST_F(Completion, OffersVerbsOptionsWordsAndKeys) {
   EXPECT_EQ(offered("accrue export out --format g"), "gguf\n");
   EXPECT_EQ(offered("accrue train run.toml --batch.mic"),
             "--batch.micro_batches= --batch.micro=\n");
+  EXPECT_EQ(offered("accrue completion f"), "fish\n");
 }
 
 TEST_F(Completion, OfFilesIsTheShells) {
@@ -139,7 +204,8 @@ TEST_F(Completion, HasScriptsForThreeShells) {
   EXPECT_THAT(printed({"completion", "zsh"}),
               AllOf(StartsWith("#compdef accrue\n"), Not(HasSubstr("@program@")),
                     Not(HasSubstr("@branches@"))));
-  EXPECT_THAT(printed({"completion", "fish"}), HasSubstr("-a train -d"));
+  EXPECT_THAT(printed({"completion", "fish"}),
+              AllOf(HasSubstr("-a train -d"), Not(HasSubstr("@program@"))));
   EXPECT_EQ(accrue({"completion", "tcsh"}).status, 2);
 }
 

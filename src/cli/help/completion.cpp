@@ -22,11 +22,14 @@ std::vector<std::string> overrides_of(const CLI::App& verb) {
   return words;
 }
 
-/// The words, except files, that may follow a verb: its actions, its options and theirs, and keys.
+/// The words, except files, that may follow a verb: its actions, what its arguments may be, its
+/// options and theirs, and keys.
 std::vector<std::string> words_behind(const CLI::App& verb) {
   std::vector<std::string> words = names_of_verbs(verb);
-  for (const DescribedOption& option : described_options(verb))
-    if (!option.is_positional) words.insert(words.end(), option.names.begin(), option.names.end());
+  for (const DescribedOption& option : described_options(verb)) {
+    const std::vector<std::string>& offered = option.is_positional ? option.words : option.names;
+    words.insert(words.end(), offered.begin(), offered.end());
+  }
   for (const CLI::App* action : verb.get_subcommands({}))
     for (std::string& word : words_behind(*action))
       if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
@@ -104,7 +107,12 @@ _@program@() {
   local -a verbs
   verbs=(@verbs@)
   if (( CURRENT == 2 )); then
-    _describe verb verbs
+    if [[ ${words[CURRENT]} == -* ]]; then
+      compadd -- --help --version
+    else
+      verbs+=('help:Explain a verb')
+      _describe verb verbs
+    fi
     return
   fi
   case $verb in
@@ -118,7 +126,12 @@ _@program@() {
     _files
   fi
 }
-if [[ $funcstack[1] == _@program@ ]]; then _@program@ "$@"; else compdef _@program@ @program@; fi
+if [[ $funcstack[1] == _@program@ ]]; then
+  _@program@ "$@"
+else
+  (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+  compdef _@program@ @program@
+fi
 )sh";
 
 std::string replaced(std::string text, std::string_view mark, const std::string& by) {
@@ -136,28 +149,64 @@ std::string filled(std::string_view script, const CLI::App& app, const std::stri
   return replaced(std::move(text), "@program@", app.get_name());
 }
 
-/// The lines for fish with what may follow `verb`, and what may follow each of its actions.
-std::string behind_in_fish(const CLI::App& verb, const std::string& begin) {
-  const std::string behind = begin + " -n '__fish_seen_subcommand_from " + verb.get_name() + "'";
-  std::string text;
-  for (const DescribedOption& option : described_options(verb)) {
-    if (option.is_positional) continue;
-    text += behind;
-    for (const std::string& word : option.names)
-      text += word.starts_with("--") ? " -l " + word.substr(2) : " -s " + word.substr(1);
-    if (!option.words.empty())
-      text += " -x -a " + in_fish_quotes(separated(option.words));
-    else if (!option.value.empty())
-      text += " -r";
-    text += " -d " + in_fish_quotes(option.text) + "\n";
+/// Functions that compare the words before the cursor with a verb, and perhaps its action:
+/// __fish_seen_subcommand_from of fish finds a verb anywhere among them.
+constexpr std::string_view fish_function = R"sh(function __@program@_at
+    set -l typed (commandline -opc)
+    set -l last (math (count $argv) + 1)
+    test (count $typed) -ge $last; and test "$typed[2..$last]" = "$argv"
+end
+function __@program@_just_after
+    test (count (commandline -opc)) -eq (math (count $argv) + 1); and __@program@_at $argv
+end
+)sh";
+
+/// The beginnings of lines for fish.
+struct FishLines {
+  std::string program;
+
+  std::string all() const { return "complete -c " + program; }
+  /// With the words `after` behind the program, somewhere before the cursor.
+  std::string behind(const std::string& after) const { return with("at", after); }
+  /// With them just before it.
+  std::string just_behind(const std::string& after) const { return with("just_after", after); }
+
+ private:
+  std::string with(const std::string& condition, const std::string& after) const {
+    return all() + " -n " + in_fish_quotes("__" + program + "_" + condition + " " + after);
   }
+};
+
+std::string option_in_fish(const DescribedOption& option, const std::string& behind) {
+  if (option.is_positional)
+    return option.words.empty()
+               ? ""
+               : behind + " -f -a " + in_fish_quotes(separated(option.words)) + "\n";
+  std::string text = behind;
+  for (const std::string& word : option.names)
+    text += word.starts_with("--") ? " -l " + word.substr(2) : " -s " + word.substr(1);
+  if (!option.words.empty())
+    text += " -x -a " + in_fish_quotes(separated(option.words));
+  else if (!option.value.empty())
+    text += " -r";
+  return text + " -d " + in_fish_quotes(option.text) + "\n";
+}
+
+/// The lines for fish with what may follow `verb`, whose words are `typed`, and what may follow
+/// each of its actions.
+std::string behind_in_fish(const CLI::App& verb, const std::string& typed, const FishLines& lines) {
+  std::string text;
+  for (const DescribedOption& option : described_options(verb))
+    text += option_in_fish(option, lines.behind(typed));
   for (const CLI::App* action : verb.get_subcommands({}))
-    text += behind + " -a " + action->get_name() + " -d " +
-            in_fish_quotes(action->get_description()) + "\n" + behind_in_fish(*action, begin);
+    text += lines.just_behind(typed) + " -f -a " + action->get_name() + " -d " +
+            in_fish_quotes(action->get_description()) + "\n" +
+            behind_in_fish(*action, typed + " " + action->get_name(), lines);
   if (!verb.get_allow_extras()) return text;
   for (const train::Key& key : train::keys())
     if (key.in_this_version)
-      text += behind + " -a --" + key.name + "= -d " + in_fish_quotes(key.meaning) + "\n";
+      text +=
+          lines.behind(typed) + " -a --" + key.name + "= -d " + in_fish_quotes(key.meaning) + "\n";
   return text;
 }
 
@@ -175,12 +224,17 @@ std::string zsh_completion(const CLI::App& app) {
 }
 
 std::string fish_completion(const CLI::App& app) {
-  const std::string name = app.get_name(), begin = "complete -c " + name;
-  std::string text = "# Completion of " + name + " in fish: " + name +
-                     " completion fish | source\n" + begin + " -n __fish_use_subcommand -f\n";
+  const FishLines lines{app.get_name()};
+  const std::string at_first = lines.all() + " -n 'test (count (commandline -opc)) -eq 1' -f";
+  std::string text = "# Completion of " + lines.program + " in fish: " + lines.program +
+                     " completion fish | source\n" +
+                     replaced(std::string(fish_function), "@program@", lines.program) + at_first +
+                     " -a help -d 'Explain a verb'\n" + at_first + " -l help -l version\n" +
+                     lines.just_behind("help") + " -f -a " + in_fish_quotes(names_of(app)) + "\n";
   for (const CLI::App* verb : app.get_subcommands({}))
-    text += begin + " -n __fish_use_subcommand -a " + verb->get_name() + " -d " +
-            in_fish_quotes(verb->get_description()) + "\n" + behind_in_fish(*verb, begin);
+    text += at_first + " -a " + verb->get_name() + " -d " +
+            in_fish_quotes(verb->get_description()) + "\n" +
+            behind_in_fish(*verb, verb->get_name(), lines);
   return text;
 }
 
