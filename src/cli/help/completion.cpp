@@ -149,9 +149,8 @@ std::string filled(std::string_view script, const CLI::App& app, const std::stri
   return replaced(std::move(text), "@program@", app.get_name());
 }
 
-/// Whether the words before the cursor begin with the program and those of the arguments. fish's
-/// own
-/// __fish_seen_subcommand_from finds a verb anywhere among them.
+/// Functions that compare the words before the cursor with a verb, and perhaps its action:
+/// __fish_seen_subcommand_from of fish finds a verb anywhere among them.
 constexpr std::string_view fish_function = R"sh(function __@program@_at
     set -l typed (commandline -opc)
     set -l last (math (count $argv) + 1)

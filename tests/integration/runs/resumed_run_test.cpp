@@ -190,10 +190,9 @@ TEST_F(ResumeTest, RefusesAKilledRunWhoseCheckpointsWereRemoved) {
   accrue::testing::leave_as_killed(c.run.out);
   fs::remove_all(run.checkpoints());
   const std::string metrics = read_file(run.metrics_file());
-  for (const RunOptions& options :
-       {RunOptions{.resume = true}, {.resume = true, .may_begin = true}})
+  for (const bool may_begin : {false, true})
     EXPECT_THAT(
-        usage_message([&] { Trainer(c).run(options); }),
+        usage_message([&] { Trainer(c).run({.resume = true, .may_begin = may_begin}); }),
         ::testing::AllOf(
             ::testing::HasSubstr("metrics.jsonl records that one was written before step 3"),
             ::testing::HasSubstr("received none in " + run.checkpoints().string()),
