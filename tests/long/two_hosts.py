@@ -28,7 +28,7 @@ PROGRAMS = slurm.PROGRAMS | {"mpirun": "openmpi-bin"}
 PER_HOST = 2
 PORT = 29500  # the namespaces have no other programs
 TOKEN = {"ACCRUE_RUN_TOKEN": "of a test of two hosts"}
-KILLED_AFTER = 10  # seconds, which mpirun then waits even if all ranks have ended
+KILLED_AFTER = 10  # seconds, for which mpirun waits once a rank has ended, before it ends the others
 LIMIT = 1800  # seconds of all tests, after which the namespaces and all in them are ended
 # Rank 0 alone meets the test at a point: the arguments are the library of fault points, the fault, the folder, and the command.
 AT_RANK_0 = ('case "${RANK:-${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}" in 0) export LD_PRELOAD="$1" ACCRUE_FAULT="$2" ACCRUE_FAULT_FOLDER="$3";; esac; '
@@ -221,13 +221,14 @@ class Mpirun(ByEachLauncher, TwoHosts):
 
     def launch(self, number, command, port=0):
         of_port = ["-x", f"MASTER_PORT={port}"] if port else []
-        return [self.mpirun("--mca", "odls_base_sigkill_timeout", KILLED_AFTER, "-x", "ACCRUE_RUN_TOKEN", "-x", "MASTER_ADDR=first", *of_port, *command)]
+        of_signals = ["--mca", "ess_base_forward_signals", "SIGXCPU", "--mca", "odls_base_sigkill_timeout", KILLED_AFTER]
+        return [self.mpirun(*of_signals, "-x", "ACCRUE_RUN_TOKEN", "-x", "MASTER_ADDR=first", *of_port, *command)]
 
     def notice(self, run):
         run[0].send_signal(signal.SIGUSR2)
 
     def end(self, run):
-        run[0].terminate()
+        run[0].send_signal(signal.SIGXCPU)
 
     def test_it_needs_an_address(self):
         ended = tinyrun.wait(self.mpirun("-x", "ACCRUE_RUN_TOKEN", *self.command("a")))
