@@ -52,7 +52,8 @@ class StepMeters {
   bool is_first_rank_;
   std::int64_t parameter_bytes_;
   const optim::Optimizer& optimizer_;
-  /// Of offloaded state whose disk could be measured. What that read is not in the first report.
+  /// Of offloaded state whose disk could be measured. It comes before offload_reported_, so that
+  /// the first report does not count the measurement.
   std::optional<SlowDisk> disk_;
   double waited_before_ = 0;
   memory::OffloadUsage offload_reported_ = memory::offload_usage();
