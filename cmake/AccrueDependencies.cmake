@@ -63,6 +63,15 @@ else()
   set(ACCRUE_HAVE_GLOO ON)
 endif()
 
+# The ranks' store in an etcd cluster (ACCRUE_STORE) is reached over HTTP, by a libcurl that is loaded when it is needed.
+find_path(ACCRUE_CURL_INCLUDE_DIR curl/curl.h)
+if(ACCRUE_CURL_INCLUDE_DIR)
+  set(ACCRUE_HAVE_CURL ON)
+else()
+  set(ACCRUE_HAVE_CURL OFF)
+  message(STATUS "accrue: libcurl's headers (libcurl4-openssl-dev) not found; ACCRUE_STORE=etcd://... is refused")
+endif()
+
 # Libtorch's headers for CUDA graphs and for NCCL, which is its own, too, need CUDA's, which a toolkit has, or the wheels that
 # torch depends on together with nvidia-cuda-crt and nvidia-cuda-cccl; those for NCCL also NCCL's.
 set(ACCRUE_HAVE_CUDA_HEADERS OFF)

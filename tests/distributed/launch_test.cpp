@@ -241,5 +241,47 @@ TEST(Launch, FindsTheFirstOfSlurmsNodes) {
   EXPECT_EQ(first_node("alone"), "alone");
 }
 
+/// An engine of its own takes the place of the address of a host.
+TEST(Launch, TakesTheStoreThatIsNamed) {
+  const Environment by_hand{{"RANK", "1"},
+                            {"WORLD_SIZE", "3"},
+                            {"ACCRUE_RUN_ID", "mine"},
+                            {"ACCRUE_STORE", "etcd://127.0.0.1:1234,node-2,[fe80::1]:2380"}};
+  const Launch launch = launch_of(by_hand);
+  EXPECT_EQ(launch.store, "etcd://127.0.0.1:1234,node-2,[fe80::1]:2380");
+  EXPECT_EQ(launch.master_addr, "node-2") << "other machines do not reach the first one";
+  EXPECT_EQ(launch.master_port, 2379);
+  EXPECT_EQ(launch_of(with(by_hand, {{"ACCRUE_STORE", "etcd://localhost:1/"}})).master_port, 1);
+  const Launch agent = launch_of(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                                  {"TORCHELASTIC_RUN_ID", "job"},
+                                                  {"LOCAL_WORLD_SIZE", "4"},
+                                                  {"ACCRUE_STORE", "etcd://node-2"}}));
+  EXPECT_FALSE(agent.agent_hosts_store);
+  EXPECT_EQ(agent.master_addr, "node-2");
+  EXPECT_EQ(launch_of(with(kSrun, {{"ACCRUE_STORE", "etcd://node-2"}})).master_addr, "node-2");
+  EXPECT_EQ(launch_of(with(kTorchrun, {{"ACCRUE_STORE", ""}})).store, "");
+  EXPECT_THAT(usage_message([&] { launch_of(without(by_hand, "ACCRUE_RUN_ID")); }),
+              AllOf(HasSubstr("ACCRUE_RUN_ID"), HasSubstr("ACCRUE_STORE")));
+}
+
+TEST(Launch, AStoreThatIsNoListOfMembersIsRefusedByName) {
+  const auto refused = [](const std::string& url) {
+    return usage_message([&] {
+      launch_of(with(kTorchrun, {{"ACCRUE_STORE", url}, {"ACCRUE_RUN_ID", "mine"}}));
+    });
+  };
+  for (const char* url :
+       {"a:2379", "http://a:2379", "redis://a:1", "etcd://", "etcd://,", "etcd://a:2379,",
+        "etcd://a:0", "etcd://a:65536", "etcd://a:x", "etcd://a:", "etcd://a b", "etcd://[::1",
+        "etcd://::1", "etcd://[::1]x", "etcd://a/prefix", "etcd://a:2379,a:2379", "etcd://a,a"})
+    EXPECT_THAT(refused(url), AllOf(HasSubstr("'" + std::string(url) + "'"),
+                                    HasSubstr("ACCRUE_STORE=etcd://HOST:PORT")))
+        << url;
+  for (const char* url : {"https://a:2379", "etcds://a:2379"})
+    EXPECT_THAT(refused(url), HasSubstr("without TLS"));
+  EXPECT_THAT(refused("etcd://user:secret@a:2379"),
+              AllOf(HasSubstr("without a user and a password"), Not(HasSubstr("secret"))));
+}
+
 }  // namespace
 }  // namespace accrue::distributed

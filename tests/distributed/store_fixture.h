@@ -10,6 +10,7 @@
 
 #include "distributed/group/listening_socket.h"
 #include "distributed/group/sealed_texts.h"
+#include "distributed/group/tcp_client.h"
 #include "distributed/ranks.h"
 
 namespace accrue::distributed {
@@ -33,9 +34,7 @@ class StoreTest : public ::testing::Test {
         kFolder, c10::make_intrusive<c10d::TCPStore>(kHost, options));
   }
 
-  std::shared_ptr<StoreClient> client() const {
-    return std::make_shared<StoreClient>(kHost, port_);
-  }
+  std::shared_ptr<StoreClient> client() const { return std::make_shared<TcpClient>(kHost, port_); }
   SealedTexts texts(const std::string& token = kTokenOfStore,
                     const std::string& run = "run") const {
     return {client(), kFolder, TextSeal(token, run)};

@@ -112,7 +112,7 @@ class TinyRun:
 
 def alone() -> dict[str, str]:
     """No launcher's variables, and one thread that does not spin."""
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_", "ACCRUE_RUN_")
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_", "ACCRUE_RUN_", "ACCRUE_STORE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
     return kept | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 

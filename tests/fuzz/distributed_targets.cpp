@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 
 #include "distributed/compress/block_codec.h"
+#include "distributed/group/etcd_messages.h"
 #include "distributed/group/members.h"
 #include "distributed/group/text_seal.h"
 #include "distributed/reduce/parcels.h"
@@ -127,6 +129,32 @@ void fuzz_sealed_text(Input input) {
   expect(!seal.opened(key + "/", sealed), "it opens under its key alone");
   sealed[input[0] % sealed.size()] ^= 1;
   expect(!seal.opened(key, sealed), "it does not open when a bit was changed");
+}
+
+/// The first byte is half of an HTTP status, then a member's answer. Readers refuse by a
+/// std::runtime_error.
+void fuzz_etcd_answer(Input input) {
+  if (input.empty()) return;
+  const std::string body(input.begin() + 1, input.end());
+  const auto reads = [&](const auto& read) {
+    try {
+      read(body);
+      return true;
+    } catch (const std::runtime_error&) {
+      return false;
+    }
+  };
+  reads([&](const std::string& answer) { distributed::check_answer(2 * input[0], answer); });
+  reads(distributed::is_answer);
+  reads(distributed::count_in);
+  reads(distributed::has_deleted);
+  reads(distributed::compared_in);
+  reads(distributed::added_in);
+  reads(distributed::is_renewed);
+  reads([](const std::string& answer) {
+    const auto found = distributed::value_in(answer);
+    expect(!found || found->value.size() < answer.size(), "no value is longer than its answer");
+  });
 }
 
 /// A list of members, as it is stored.

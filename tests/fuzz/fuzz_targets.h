@@ -39,6 +39,7 @@ void fuzz_run_json(Input input);
 void fuzz_block_codec(Input input);
 void fuzz_parcels(Input input);
 void fuzz_sealed_text(Input input);
+void fuzz_etcd_answer(Input input);
 void fuzz_members(Input input);
 void fuzz_ranges(Input input);
 void fuzz_rank_place(Input input);

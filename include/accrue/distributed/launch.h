@@ -28,6 +28,9 @@ struct Launch {
   /// The launcher's agent already hosts the store (TORCHELASTIC_USE_AGENT_STORE): every rank
   /// connects to it. Otherwise rank 0 hosts it.
   bool agent_hosts_store = false;
+  /// ACCRUE_STORE: the URL of an existing engine that holds the store, "etcd://HOST:PORT,...", in
+  /// place of a host. `master_addr` and `master_port` are then one member's. Empty: none.
+  std::string store;
   /// ACCRUE_RUN_TOKEN: the secret by which the ranks of a run recognise each other in the store;
   /// empty: none. It is never printed.
   std::string run_token;
@@ -51,9 +54,13 @@ struct Launch {
 /// the first node of the step. Without MASTER_PORT the port is derived from srun's job and step, or
 /// mpirun's job: two runs on one machine have different ports.
 ///
+/// With ACCRUE_STORE no MASTER_ADDR and MASTER_PORT are needed, and those that are set are not
+/// used.
+///
 /// Throws a usage Error that names the variables if some are missing, are not numbers in range, or
-/// contradict each other, if MASTER_ADDR is neither a host name nor an address, or if the run token
-/// has fewer than 16 characters.
+/// contradict each other, if MASTER_ADDR is neither a host name nor an address, if the run token
+/// has fewer than 16 characters, if ACCRUE_STORE is no list of members, or if it is set for several
+/// ranks that have no run_id.
 Launch launch_of(const Environment& environment);
 
 /// The variables of this process.

@@ -10,6 +10,7 @@
 #include "distributed/group/master_addr.h"
 #include "distributed/group/run_id.h"
 #include "distributed/group/run_token.h"
+#include "distributed/group/store_url.h"
 
 namespace accrue::distributed {
 namespace {
@@ -175,18 +176,42 @@ Launch from_launcher(const Variables& variables) {
   return {};
 }
 
+/// The environment, in which ACCRUE_STORE takes the place of the address of a store.
+Environment with_address_of_store(Environment environment) {
+  const auto url = environment.find(kStore);
+  if (url == environment.end() || url->second.empty()) return environment;
+  const std::vector<Place> members = members_of(url->second);
+  const Place& member = outer_member(members);
+  environment.insert_or_assign("MASTER_ADDR", member.host);
+  environment.insert_or_assign("MASTER_PORT", std::to_string(member.port));
+  environment.erase("TORCHELASTIC_USE_AGENT_STORE");
+  return environment;
+}
+
+/// An engine may hold the stores of many runs.
+void require_run_id(const Launch& launch) {
+  if (launch.store.empty() || !launch.run_id.empty()) return;
+  throw usage_error(kReadEnvironment,
+                    std::string(kRunId) + " beside " + kStore + ", which may serve other runs",
+                    "none, and a launcher that has no name for the run",
+                    "export ACCRUE_RUN_ID=<a name for this run>, the same one on all machines");
+}
+
 }  // namespace
 
-Launch launch_of(const Environment& environment) {
+Launch launch_of(const Environment& given) {
+  const Environment environment = with_address_of_store(given);
   const Variables variables(environment);
   Launch launch = from_launcher(variables);
   if (launch.world > 1) check_master_addr(launch.master_addr);
+  launch.store = variables.text_or(kStore, "");
   if (variables.has(kRunId)) launch.run_id = variables.text(kRunId);
   if (variables.has("GLOO_SOCKET_IFNAME")) launch.interface = variables.text("GLOO_SOCKET_IFNAME");
   if (variables.has(kRunToken)) {
     launch.run_token = variables.text(kRunToken);
     check_run_token(launch.run_token);
   }
+  if (launch.world > 1) require_run_id(launch);
   return launch;
 }
 

@@ -34,8 +34,6 @@ bool is_ipv6(std::string_view text) {
   return ::inet_pton(AF_INET6, figures.c_str(), &address) == 1;
 }
 
-bool is_host(std::string_view text) { return is_host_name(text) || is_ipv6(text); }
-
 std::string_view trimmed(std::string_view text) {
   constexpr const char* white = " \t\r\n\v\f";
   const std::size_t begin = text.find_first_not_of(white);
@@ -73,6 +71,8 @@ std::string suggestion_for(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_host(std::string_view text) { return is_host_name(text) || is_ipv6(text); }
 
 void check_master_addr(std::string_view text) {
   if (is_host(text)) return;

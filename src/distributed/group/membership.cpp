@@ -17,6 +17,12 @@ constexpr const char* kMet = "all met";
 /// Numbers of members that applied start here; no rank of a first group has them.
 constexpr Member kFirstApplicant = Member{1} << 32;
 
+/// Between two answers of a store that works, there is less. An engine of several machines that
+/// lost one of them is silent for longer, to all ranks.
+constexpr milliseconds kOutage{1000};
+/// How long a sign of life may take once the store answers again: its writer's request ends first.
+constexpr milliseconds kAfterOutage{2000};
+
 /// A member that a process asking to join has not heard for this long is gone: a group that is
 /// being rebuilt is silent for less.
 constexpr milliseconds kNobodyAfter{10'000};
@@ -89,6 +95,7 @@ void Membership::take(MemberList next) {
   list_ = std::move(next);
   began_.reset();
   seen_.clear();
+  looked_.reset();
 }
 
 void Membership::settle() {
@@ -96,7 +103,17 @@ void Membership::settle() {
   settled_ = list_.members;
 }
 
+/// Silence does not count for the time in which the store did not answer, or this process was
+/// stopped.
+void Membership::leave_out_outage() {
+  const Deadline now = std::chrono::steady_clock::now();
+  if (looked_ && now - *looked_ > kOutage)
+    for (auto& [member, seen] : seen_) seen.since = now + kAfterOutage;
+  looked_ = now;
+}
+
 Candidate Membership::observe(Member member, std::optional<std::string> beat) {
+  leave_out_outage();
   const auto now = std::chrono::steady_clock::now();
   const auto [at, is_new] = seen_.try_emplace(member, Seen{beat, now});
   Seen& seen = at->second;

@@ -81,6 +81,7 @@ class Membership {
   };
   static std::vector<Applicant> read_line(const SealedTexts& texts, std::int64_t first,
                                           std::int64_t most);
+  void leave_out_outage();
   Candidate observe(Member member, std::optional<std::string> beat);
   std::vector<Candidate> observe(const std::vector<Applicant>& applicants);
   std::vector<Candidate> old_members();
@@ -94,6 +95,7 @@ class Membership {
   std::int64_t application_ = 0;   ///< the number of this process's; 0: it did not need one
   std::optional<Deadline> began_;  ///< when this process asked for the next group
   std::map<Member, Seen> seen_;
+  std::optional<Deadline> looked_;  ///< when a sign of life was last read
 };
 
 }  // namespace accrue::distributed

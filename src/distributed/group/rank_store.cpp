@@ -22,8 +22,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// How long a living rank may go without an answer of the store.
-constexpr milliseconds kAnswer = RunConnections::kAnswer;
 /// An answer that is later than this is late: it is more than a heartbeat.
 constexpr milliseconds kLate{600};
 constexpr milliseconds kPollStore{20};
@@ -75,22 +73,24 @@ std::string RankStore::announcement(const std::string& run) const {
       .text();
 }
 
+milliseconds RankStore::end_time() const { return kEnd + connections_.longest_silence(); }
+
 /// Finds out with which ranks this process was started, or that it comes late to a living run.
 void RankStore::answer_roll_call(bool may_change) {
   const Stopwatch watch;
-  const Deadline until = from_now(timeout_);
+  const Deadline until = from_now(timeout_), answered = until + connections_.longest_silence();
   const auto roll = std::make_shared<RollCall>(connections_.roll_call(place_.rank, place_.world()));
   const auto earlier = std::make_shared<EarlierRun>(connections_, place_.world());
   std::string failure;
   try {
     while (failure.empty()) {
       const bool is_over = std::chrono::steady_clock::now() > until;
-      const RollCall::Status found = run_until(until + kAnswer, [roll] { return roll->poll(); });
+      const RollCall::Status found = run_until(answered, [roll] { return roll->poll(); });
       if (found.start) return connections_.set_start(*found.start);
       if (may_change &&
-          run_until(until + kAnswer, [roll, earlier] { return earlier->lives(roll->complete()); }))
+          run_until(answered, [roll, earlier] { return earlier->lives(roll->complete()); }))
         return start_as_applicant(*earlier);
-      if (note_.is_due()) report_missing_ranks(roll, until + kAnswer);
+      if (note_.is_due()) report_missing_ranks(roll, answered);
       if (found.failure) failure = *found.failure;
       if (failure.empty() && is_over) {
         failure = give_up(roll);
@@ -116,7 +116,7 @@ void RankStore::report_missing_ranks(const std::shared_ptr<RollCall>& roll, Dead
 
 /// Returns why there was no start.
 std::string RankStore::give_up(const std::shared_ptr<RollCall>& roll) {
-  return run_until(from_now(kEnd), [roll] {
+  return run_until(from_now(end_time()), [roll] {
     std::vector<int> missing = roll->missing();
     if (missing.empty()) missing = {0};  // for which all had come
     std::string reason = "nothing from " + listed(missing);
@@ -158,7 +158,7 @@ void RankStore::form_first_group(bool may_change) {
 template <class Ask>
 std::invoke_result_t<Ask&> RankStore::ask(std::string_view what, Ask question) {
   try {
-    return run_until(from_now(kEnd), std::move(question));
+    return run_until(from_now(end_time()), std::move(question));
   } catch (const std::exception&) {
     throw runtime_error(what, "the store of the run", host_is_gone(),
                         "--resume from the last checkpoint");
@@ -221,9 +221,9 @@ std::vector<std::string> RankStore::exchange(const std::string& topic, const std
   RankNotes::Texts texts;
   try {
     const Deadline until = from_now(timeout);
-    texts = run_until(until + kAnswer, [notes = *notes_, topic, mine, until] {
-      return notes.exchange(topic, mine, until);
-    });
+    texts = run_until(
+        until + connections_.longest_silence(),
+        [notes = *notes_, topic, mine, until] { return notes.exchange(topic, mine, until); });
   } catch (const std::exception&) {
     throw not_all_here(what, decided_ ? *decided_ : host_is_gone(), watch);
   }
@@ -253,7 +253,8 @@ void RankStore::refuse(const RankNotes::Texts& texts, const std::string& topic,
 
 void RankStore::enter(std::int64_t collective, std::string_view what) {
   // It is sent without an answer, so it waits only if the host has read nothing for long.
-  if (!decided_ && heartbeat_->silence() <= kAnswer) notes_->enter(collective, what);
+  if (!decided_ && heartbeat_->silence() <= connections_.longest_silence())
+    notes_->enter(collective, what);
 }
 
 std::vector<std::string> RankStore::gather(std::string_view topic, const std::string& mine) {
@@ -270,9 +271,10 @@ const std::string& RankStore::host_is_gone() {
 /// answer is only late, time shows it.
 bool RankStore::has_lost_contact() const {
   if (!heartbeat_) return false;
-  while (heartbeat_->silence() > kLate && heartbeat_->silence() <= kAnswer)
+  const milliseconds longest = connections_.longest_silence();
+  while (heartbeat_->silence() > kLate && heartbeat_->silence() <= longest)
     std::this_thread::sleep_for(kPollStore);
-  return heartbeat_->silence() > kAnswer;
+  return heartbeat_->silence() > longest;
 }
 
 template <class Decide>
@@ -280,7 +282,7 @@ std::string RankStore::decide(Decide decide) noexcept {
   if (decided_) return *decided_;
   try {
     if (has_lost_contact()) return host_is_gone();
-    decided_ = run_until(from_now(kEnd), std::move(decide));
+    decided_ = run_until(from_now(end_time()), std::move(decide));
   } catch (const std::exception&) {
     host_is_gone();
   }
@@ -299,7 +301,7 @@ std::string RankStore::end_in(std::int64_t number, const std::string& error) noe
 void RankStore::linger_before_exit() noexcept {
   if (!notes_ || has_lost_host_) return;
   try {
-    run_until(from_now(kEnd), [notes = *notes_] { notes.linger_before_exit(); });
+    run_until(from_now(end_time()), [notes = *notes_] { notes.linger_before_exit(); });
   } catch (const std::exception&) {
     // No rank is left to receive it.
   }

@@ -25,8 +25,8 @@
 namespace accrue::distributed {
 
 /// The messages of ranks besides their collectives: that they live, where they are, why the group
-/// ended, and who is in the next one. They use a key-value store that rank 0 or the launcher's
-/// agent hosts, in which each rank signs its texts with the run's token. No call waits for the host
+/// ended, and who is in the next one. They use a key-value store (open_store), in which each rank
+/// signs its texts with the run's token. No call waits for the host
 /// longer than documented, whatever happened to it.
 class RankStore {
  public:
@@ -67,7 +67,7 @@ class RankStore {
   std::vector<std::string> gather(std::string_view topic, const std::string& mine);
 
   /// Ends the group for `reason`. The first rank to state a reason decides; returns that one. Takes
-  /// at most kEnd.
+  /// at most end_time().
   std::string end_for(const std::string& reason) noexcept;
   /// Ends the group for an error in collective `number`, and finds out which rank is missing.
   std::string end_in(std::int64_t number, const std::string& error) noexcept;
@@ -90,11 +90,13 @@ class RankStore {
   /// up.
   void form_next_group(std::int64_t least, const KeepWaiting& keep_waiting);
 
-  /// How much later than the timeout a rank may end: it listens to the others' heartbeats, and rank
-  /// 0 waits until they have read the reason.
-  static constexpr std::chrono::milliseconds kEnd{4000};
-
  private:
+  /// How long a rank may take to end once the store answers: it listens to the others' heartbeats, and
+  /// rank 0 waits until they have read the reason.
+  static constexpr std::chrono::milliseconds kEnd{2800};
+  /// How much later than the timeout a rank may end.
+  std::chrono::milliseconds end_time() const;
+
   std::string part() const;
   std::string in_part(const std::string& name) const;
   void begin_lifeline() noexcept;

@@ -4,7 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "distributed/group/addresses.h"
-#include "distributed/group/run_connections.h"
+#include "distributed/group/open_store.h"
 #include "distributed/group/run_id.h"
 
 namespace accrue::distributed {

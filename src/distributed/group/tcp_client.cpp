@@ -1,4 +1,4 @@
-#include "distributed/group/store_client.h"
+#include "distributed/group/tcp_client.h"
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -31,7 +31,7 @@ Descriptor connected_to(const addrinfo& address) {
 }  // namespace
 
 /// A request in the format of c10d's own client.
-class StoreClient::Question {
+class TcpClient::Question {
  public:
   explicit Question(QueryType type) { append(type); }
 
@@ -58,12 +58,11 @@ class StoreClient::Question {
   std::string bytes_;
 };
 
-StoreClient::StoreClient(std::string host, std::uint16_t port)
-    : host_(std::move(host)), port_(port) {
+TcpClient::TcpClient(std::string host, std::uint16_t port) : host_(std::move(host)), port_(port) {
   connect();
 }
 
-void StoreClient::connect() {
+void TcpClient::connect() {
   const Addresses addresses = addresses_of(host_, port_);
   for (const addrinfo* next = addresses.get(); next != nullptr && !socket_; next = next->ai_next)
     socket_ = connected_to(*next);
@@ -75,18 +74,18 @@ void StoreClient::connect() {
   tcp::sendValue(socket_.get(), c10d::detail::validationMagicNumber);
 }
 
-std::string StoreClient::own_address() {
+std::string TcpClient::own_address() {
   const std::scoped_lock lock(one_at_a_time_);
   if (!socket_) connect();
   return place_of(socket_).host;
 }
 
-void StoreClient::ask(const Question& question) {
+void TcpClient::ask(const Question& question) {
   if (!socket_) connect();
   tcp::sendBytes(socket_.get(), question.bytes().data(), question.bytes().size());
 }
 
-std::optional<std::string> StoreClient::answer() {
+std::optional<std::string> TcpClient::answer() {
   const auto size = tcp::recvValue<std::uint64_t>(socket_.get());
   if (size > kLongest) {
     socket_ = Descriptor();
@@ -97,7 +96,7 @@ std::optional<std::string> StoreClient::answer() {
   return text;
 }
 
-void StoreClient::set(const std::string& key, const std::string& value) {
+void TcpClient::set(const std::string& key, const std::string& value) {
   if (value.size() > kLongest)
     throw usage_error("write '" + key + "' to the ranks' store",
                       "at most " + std::to_string(kLongest) + " bytes",
@@ -106,7 +105,7 @@ void StoreClient::set(const std::string& key, const std::string& value) {
   ask(Question(QueryType::SET).key(key).text(value));
 }
 
-bool StoreClient::has(const std::string& key) {
+bool TcpClient::has(const std::string& key) {
   const std::scoped_lock lock(one_at_a_time_);
   ask(Question(QueryType::CHECK).number(1).key(key));
   const auto answer = tcp::recvValue<CheckResponseType>(socket_.get());
@@ -116,20 +115,20 @@ bool StoreClient::has(const std::string& key) {
   return answer == CheckResponseType::READY;
 }
 
-bool StoreClient::answers() {
+bool TcpClient::answers() {
   has("accrue");
   return true;
 }
 
-std::optional<std::string> StoreClient::get(const std::string& key) {
+std::optional<std::string> TcpClient::get(const std::string& key) {
   const std::scoped_lock lock(one_at_a_time_);
   ask(Question(QueryType::GET).key(key));
   return answer();
 }
 
-std::optional<std::string> StoreClient::compare_set(const std::string& key,
-                                                    const std::string& expected,
-                                                    const std::string& value) {
+std::optional<std::string> TcpClient::compare_set(const std::string& key,
+                                                  const std::string& expected,
+                                                  const std::string& value) {
   const std::scoped_lock lock(one_at_a_time_);
   ask(Question(QueryType::COMPARE_SET).key(key).text(expected).text(value));
   return answer();
