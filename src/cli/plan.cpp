@@ -16,6 +16,7 @@
 #include "cli/help/verb_help.h"
 #include "cli/parse_error.h"
 #include "cli/plan_estimate.h"
+#include "cli/plan_ranks.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
@@ -34,8 +35,9 @@ struct PlanArguments {
   std::int64_t ranks = 0;  ///< 0: as many as a launcher started
   bool json = false;
   bool estimate = false;
-  std::string image;  ///< for --estimate: "3x32x32"
+  std::string image;  ///< for --estimate and other machines: "3x32x32"
   memory::Offer offer, versus;
+  RankPlanArguments machines;
   std::vector<std::string> overrides;
 };
 
@@ -208,6 +210,16 @@ int run_estimate(const PlanArguments& arguments, const train::Config& config) {
   return 0;
 }
 
+/// Compares layouts on machines that need not exist.
+int run_rank_plan(const PlanArguments& arguments, const train::Config& config) {
+  if (arguments.estimate || stated(arguments.offer) || stated(arguments.versus))
+    throw usage_error("plan", "either an estimate or layouts of ranks on other machines", "both",
+                      "accrue plan CONFIG --ranks 8 --memory 24GiB --link 25Gbit/s");
+  print_rank_plan(arguments.machines, arguments.ranks, image_of(arguments.image), config,
+                  arguments.json);
+  return 0;
+}
+
 void refuse_options_of_estimates(const PlanArguments& arguments) {
   if (arguments.image.empty() && !stated(arguments.offer) && !stated(arguments.versus)) return;
   throw usage_error("plan", "--estimate with --image and prices", "them without it",
@@ -216,6 +228,7 @@ void refuse_options_of_estimates(const PlanArguments& arguments) {
 
 int run_plan(const PlanArguments& arguments, const Program& program) {
   train::Config config = program.load_config(arguments.config, arguments.overrides);
+  if (arguments.machines.any()) return run_rank_plan(arguments, config);
   if (arguments.estimate) return run_estimate(arguments, config);
   refuse_options_of_estimates(arguments);
   const distributed::Launch launch = distributed::launch_of(distributed::this_environment());
@@ -241,23 +254,29 @@ void add_plan(CLI::App& app, Action& action, const Program& program) {
   CLI::App* verb = app.add_subcommand(
       "plan", "Choose micro-batch and gradient checkpointing for the memory at hand");
   verb->allow_extras();
-  set_help(*verb,
-           {.heading = heading::train,
-            .text = "A few micro-batches run and are measured; the cost of others is predicted "
-                    "from them. The fastest plan within memory.budget is shown, and those that no "
-                    "other plan beats in both memory and time. The exit status is 3 if nothing "
-                    "fits. Only the tokens of text are written, beside run.out.",
-            .examples = {"accrue plan gpt.toml --memory.budget=6GiB --json",
-                         "accrue plan gpt.toml --estimate --price 2.5 --tokens-per-second 40000"}});
+  set_help(
+      *verb,
+      {.heading = heading::train,
+       .text = "A few micro-batches run and are measured; the cost of others is predicted "
+               "from them. The fastest plan within memory.budget is shown, and those that no "
+               "other plan beats in both memory and time. The exit status is 3 if nothing "
+               "fits. Only the tokens of text are written, beside run.out.\n\nWith --ranks and "
+               "--memory, and --link between their nodes, it compares how ranks on other "
+               "machines could share the run: by arithmetic, without data and trials.",
+       .examples = {"accrue plan gpt.toml --memory.budget=6GiB --json",
+                    "accrue plan gpt.toml --estimate --price 2.5 --tokens-per-second 40000",
+                    "accrue plan gpt.toml --ranks 8 --memory 24GiB --link 25Gbit/s"}});
   auto arguments = std::make_shared<PlanArguments>();
   add_needed_config(*verb, arguments->config);
   verb->add_flag("--json", arguments->json, "Print one JSON object");
   verb->add_option("--ranks", arguments->ranks,
                    "Plan for one of so many processes that share the batch")
       ->check(integer_in(1, most_ranks));
+  add_rank_plan_options(*verb, arguments->machines);
   verb->add_flag("--estimate", arguments->estimate,
                  "Only arithmetic, from the config alone: no data and no model");
-  verb->add_option("--image", arguments->image, "Of an estimate: the images, as 3x32x32");
+  verb->add_option("--image", arguments->image,
+                   "Of an estimate or of other machines: the images, as 3x32x32");
   verb->add_option("--price", arguments->offer.price_per_hour,
                    "Of an estimate: of a device's hour");
   verb->add_option("--tokens-per-second", arguments->offer.tokens_per_second,

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
 
 #include "accrue_program.h"
 
@@ -185,6 +187,109 @@ TEST_F(PlanVerb, EstimatesWhetherTheBudgetIsEnough) {
   EXPECT_NEAR(machine.at("most_step_seconds").get<double>(),
               4 * machine.at("least_step_seconds").get<double>(), 1e-9);
   EXPECT_FALSE(estimate("none").contains("budget"));
+}
+
+class PlanOfRanks : public PlanVerb {
+ protected:
+  void SetUp() override {
+    PlanVerb::SetUp();
+    write("large.toml",
+          "[run]\nout = \"out\"\nsteps = 100\n"
+          "[model]\nlayers = 24\nheads = 16\nwidth = 2048\ncontext = 2048\nvocab = 50257\n"
+          "[data]\ntrain = [\"nothing-there.bin\"]\n[batch]\ntokens = 524288\n");
+  }
+  /// Options of eight ranks with 24 GiB and 400 TFLOP/s, and 25 Gbit/s between them.
+  static Words eight_ranks_with(const Words& more) {
+    Words words{"plan",  "large.toml", "--ranks",  "8",       "--memory",
+                "24GiB", "--link",     "25Gbit/s", "--flops", "400T"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  nlohmann::json plan_of_ranks() const {
+    const auto result = accrue(eight_ranks_with({"--json"}));
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return nlohmann::json::parse(result.output);
+  }
+};
+
+TEST_F(PlanOfRanks, ComparesLayoutsWithoutData) {
+  const nlohmann::json out = plan_of_ranks();
+  EXPECT_EQ(
+      out.at("layout"),
+      nlohmann::json::parse(R"({"replicas": 8, "stages": 1, "tensor": 1, "shard": "optimizer"})"));
+  EXPECT_EQ(out.at("nodes"), 8);
+  EXPECT_EQ(out.at("flops_per_second"), 4e14);
+  EXPECT_FALSE(out.at("flops_are_measured").get<bool>());
+  EXPECT_EQ(out.at("link_bytes_per_second"), 3.125e9);
+  EXPECT_EQ(out.at("batch_tokens"), 524'288);
+  EXPECT_DOUBLE_EQ(out.at("transfer_bytes").get<double>(),
+                   2 * 7.0 / 8 * 4 * out.at("parameters").get<double>());
+  EXPECT_EQ(out.at("set").at(0),
+            nlohmann::json::parse(R"({"key": "dist.shard", "value": "\"optimizer\""})"));
+  EXPECT_EQ(out.at("alternatives").size(), 6U);
+  double seconds = 0;
+  for (const char* part : {"compute_seconds", "waiting_seconds", "exposed_seconds"})
+    seconds += out.at(part).get<double>();
+  EXPECT_DOUBLE_EQ(out.at("seconds_per_step").get<double>(), seconds);
+  for (const nlohmann::json& other : out.at("alternatives")) {
+    EXPECT_FALSE(other.at("reason").get<std::string>().empty());
+    if (!other.at("fits").get<bool>()) continue;
+    EXPECT_GE(other.at("seconds_per_step").get<double>(), seconds) << other;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(PlanOfRanks, ReadsInEightyColumns) {
+  const auto result = accrue(eight_ranks_with({}));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  std::istringstream lines(result.output);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
+    last = line;
+  }
+  EXPECT_THAT(last, ::testing::AllOf(::testing::StartsWith("set"),
+                                     HasSubstr("dist.shard = \"optimizer\", batch.micro = ")));
+  for (const char* part :
+       {"8 on 8 nodes", "400 TFLOP/s, as stated", "replicas, optimizer", "fastest"})
+    EXPECT_THAT(result.output, HasSubstr(part));
+}
+
+TEST_F(PlanOfRanks, TellsWhatItMeasured) {
+  const auto result =
+      accrue({"plan", "large.toml", "--ranks", "8", "--nodes", "1", "--memory", "64GiB"});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("state it with --flops"));
+  EXPECT_THAT(result.output, HasSubstr("--node-link"));
+}
+
+TEST_F(PlanOfRanks, RefusesWhatDoesNotGoTogether) {
+  EXPECT_EQ(accrue(eight_ranks_with({})).status, 0) << "the control";
+  for (const Words& more : std::vector<Words>{{"--nodes", "3"},
+                                              {"--nodes", "0"},
+                                              {"--disk", "fast"},
+                                              {"--node-link", "1GB/s"},
+                                              {"--estimate"},
+                                              {"--price", "3", "--tokens-per-second", "3"}})
+    EXPECT_EQ(accrue(eight_ranks_with(more)).status, 2) << more.front();
+  const auto refused = [&](const Words& options) {
+    Words words{"plan", "large.toml"};
+    words.insert(words.end(), options.begin(), options.end());
+    const auto result = accrue(words);
+    EXPECT_EQ(result.status, 2) << result.output;
+    return result.errors;
+  };
+  EXPECT_THAT(refused({"--memory", "24GiB", "--link", "25Gbit/s"}), HasSubstr("--ranks"));
+  EXPECT_THAT(refused({"--ranks", "8", "--link", "25Gbit/s"}), HasSubstr("--memory"));
+  EXPECT_THAT(refused({"--ranks", "8", "--memory", "24GiB"}), HasSubstr("--link"));
+  EXPECT_THAT(refused({"--ranks", "8", "--memory", "0GiB", "--link", "25Gbit/s"}),
+              HasSubstr("--memory"));
+  EXPECT_THAT(refused({"--ranks", "8", "--memory", "24", "--link", "25Gbit/s"}),
+              HasSubstr("24GiB"));
+  EXPECT_THAT(refused({"--ranks", "8", "--memory", "24GiB", "--link", "0Gbit/s"}),
+              HasSubstr("--link"));
+  EXPECT_THAT(refused({"--ranks", "8", "--memory", "12GiB", "--link", "25Gbit/s", "--flops", "1T"}),
+              HasSubstr("--ranks "));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace accrue::kernels::generic {
 namespace {
 
-constexpr std::int64_t words = 4;
-constexpr std::int64_t counters = static_cast<std::int64_t>(mask_block) / words;
+constexpr std::int64_t words_per_counter = 4;
+constexpr std::int64_t counters = static_cast<std::int64_t>(mask_block) / words_per_counter;
 /// One number of each mask as [masks, 1, 1].
 template <class Get>
 at::Tensor column_of(const std::vector<DropoutMask>& masks, at::Device device, const Get& get) {

@@ -1,41 +1,21 @@
 #include "train/measure/profile.h"
 
-#include <ATen/Functions.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
 
 #include "accrue/core/clock.h"
-#include "accrue/device/device.h"
 #include "train/measure/bench_subject.h"
 #include "train/measure/benchmark.h"
 #include "train/measure/device_times.h"
 #include "train/measure/kernel_names.h"
 #include "train/measure/kernel_times.h"
+#include "train/measure/memory_rate.h"
 #include "train/watch/gemm_rate.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::train {
 namespace {
-
-/// Bytes per second, as STREAM counts them (McCalpin, 1995): two arrays read and one written.
-double measure_bandwidth(c10::Device device) {
-  constexpr std::int64_t host_elements = 16 << 20, device_elements = 256 << 20;
-  const std::int64_t elements = device.is_cpu() ? host_elements : device_elements;
-  const at::TensorOptions options = at::TensorOptions(at::kFloat).device(device);
-  const at::Tensor a = at::ones({elements}, options), b = at::ones({elements}, options);
-  at::Tensor sum = at::zeros({elements}, options);
-  std::vector<double> rates;
-  for (int i = 0; i < 5; ++i) {
-    device::synchronize(device);
-    const Stopwatch watch;
-    at::add_out(sum, a, b);
-    device::synchronize(device);
-    rates.push_back(static_cast<double>(3 * sum.nbytes()) / watch.seconds());
-  }
-  return spread_of(rates).median;
-}
 
 double flops_per_second(const KernelTime& time) {
   return time.seconds > 0 ? static_cast<double>(time.flops) / time.seconds : 0;
@@ -94,7 +74,7 @@ Profile profile(const Config& config) {
   const double seconds = watch.seconds();
   peak_flops = std::max(peak_flops, best_gemm_rate(compute, device));
   for (const KernelTime& time : times) peak_flops = std::max(peak_flops, flops_per_second(time));
-  const double bandwidth = measure_bandwidth(device);
+  const double bandwidth = measure_memory_rate(device);
   Profile result{.micro_batch = subject.micro_batch(),
                  .micro_batches = subject.micro_batches(subject.micro_batch()),
                  .peak_gflops = peak_flops / 1e9,

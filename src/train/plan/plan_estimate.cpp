@@ -133,11 +133,10 @@ constexpr auto kLargeElements = static_cast<std::int64_t>(memory::kSmallestCache
 
 /// A frozen base of adapters is held once, in the precision of products or in blocks; parameters
 /// frozen by a pattern are held as if they were trained.
-Parameters parameters_of(const Config& config) {
+Parameters parameters_of(const models::Model& model, const Config& config) {
   const memory::ValueBytes values = value_bytes_of(config);
-  const std::unique_ptr<models::Model> model = make_model_shapes(config);
   Parameters found;
-  for (const NamedParameter& parameter : model->parameters()) {
+  for (const NamedParameter& parameter : model.parameters()) {
     const std::int64_t count = kernels::element_count(parameter.tensor);
     found.all += count;
     if (parameter.tensor.requires_grad()) {
@@ -150,6 +149,34 @@ Parameters parameters_of(const Config& config) {
     }
   }
   return found;
+}
+
+/// The weights that a segment reads; of a model without values there are no copies of them.
+std::int64_t weights_of_segment(const models::Segment& segment, bool only_trained) {
+  std::int64_t count = 0;
+  if (segment.weights)
+    for (const at::Tensor& weight : segment.weights())
+      if (!only_trained || weight.requires_grad()) count += kernels::element_count(weight);
+  return count;
+}
+
+RunEstimate::Chain chain_of(models::Model& model, const Config& config) {
+  if (config.model.kind == ModelKind::resnet) return {};
+  const std::vector<models::Segment> segments = model.segments();
+  const memory::TransformerShape shape = transformer_shape(config.model);
+  RunEstimate::Chain chain{
+      .blocks = config.model.layers,
+      .cuts = std::ssize(segments) - 1,
+      .cut_bytes = std::llround(static_cast<double>(shape.tokens * shape.width) *
+                                value_bytes_of(config).master),
+      .first_parameters = weights_of_segment(segments.front(), /*only_trained=*/true)};
+  std::int64_t before = 0;
+  for (const models::Segment& segment : segments) {
+    const std::int64_t own = weights_of_segment(segment, /*only_trained=*/false);
+    chain.pair_parameters = std::max(chain.pair_parameters, before + own);
+    before = own;
+  }
+  return chain;
 }
 
 memory::Resident held_bytes(const Parameters& parameters, const Config& config) {
@@ -293,7 +320,8 @@ RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
                       "torchscript", "accrue plan without --estimate, which measures");
   const Config config = with_shape(with_whole_batch(given, options.ranks), options);
   const ModelFigures figures = figures_of(config);
-  const Parameters parameters = parameters_of(config);
+  const std::unique_ptr<models::Model> model = make_model_shapes(config);
+  const Parameters parameters = parameters_of(*model, config);
   RunEstimate estimate;
   estimate.parameters = parameters.all;
   estimate.trained = parameters.trained;
@@ -315,6 +343,8 @@ RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   estimate.held = held_bytes(parameters, config);
   estimate.surely_offloaded = surely_offloaded_bytes(parameters, config);
   estimate.modes = figures.modes;
+  estimate.flops_per_sample = model->flops_per_sample();
+  estimate.chain = chain_of(*model, config);
   const std::int64_t sample_bytes = figures.modes.front().sample_bytes;
   estimate.micro_activation_bytes = estimate.micro_batch * sample_bytes;
   estimate.one_pass_bytes = estimate.held.total() + estimate.batch_samples * sample_bytes;

@@ -43,7 +43,18 @@ struct RunEstimate {
     Recompute recompute = Recompute::none;
     std::int64_t sample_bytes = 0;  ///< activations of one sample
   };
-  std::vector<Mode> modes;                  ///< those that memory.recompute allows, none first
+  std::vector<Mode> modes;            ///< those that memory.recompute allows, none first
+  std::int64_t flops_per_sample = 0;  ///< Model::flops_per_sample()
+  /// A transformer's chain of segments, whose cuts all have the same size; for other models all
+  /// are 0.
+  struct Chain {
+    std::int64_t blocks = 0;
+    std::int64_t cuts = 0;              ///< between two segments
+    std::int64_t cut_bytes = 0;         ///< of one sample's activations at one of them
+    std::int64_t first_parameters = 0;  ///< trained ones that the first segment reads
+    std::int64_t pair_parameters = 0;   ///< the most that two segments in succession read
+  };
+  Chain chain;
   std::int64_t micro_activation_bytes = 0;  ///< the micro-batch's, in the first mode
   std::int64_t one_pass_bytes = 0;          ///< the whole batch at once in that mode, with state
 

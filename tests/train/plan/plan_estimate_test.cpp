@@ -232,6 +232,25 @@ TEST(EstimateRun, HoldsWhatIsFrozenOnce) {
   EXPECT_LT(part.sixteen_bit.gradients, whole.sixteen_bit.gradients / 10);
 }
 
+TEST(EstimateRun, KnowsTheChainOfATransformer) {
+  const RunEstimate e = estimate_run(gpt2_1_3b());
+  EXPECT_EQ(e.chain.blocks, 24);
+  EXPECT_EQ(e.chain.cuts, 25) << "embedding, blocks, head";
+  EXPECT_EQ(e.chain.cut_bytes, 4 * 2048 * 2048);
+  constexpr std::int64_t embeddings = (50'257 + 2048) * std::int64_t{2048};
+  EXPECT_EQ(e.chain.first_parameters, embeddings);
+  EXPECT_GT(e.chain.pair_parameters, embeddings + 12 * 2048 * 2048) << "with a block";
+  EXPECT_LT(e.chain.pair_parameters, embeddings + 13 * 2048 * 2048);
+  EXPECT_GT(e.flops_per_sample, 6 * 2048 * (e.parameters - embeddings));
+  Config c = gpt2_1_3b();
+  c.model.kind = ModelKind::resnet;
+  c.model.layers = 14;
+  c.model.width = 4;
+  c.batch.tokens.reset();
+  c.batch.samples = 8;
+  EXPECT_EQ(estimate_run(c, {.image = {3, 16, 16}}).chain.blocks, 0);
+}
+
 /// The allowed error of an estimate relative to the trials' measurements (memory/estimate.h).
 double tolerated() {
   return kernels::chosen_kernels() == kernels::Kernels::generic ? 1.0 / 3 : 0.2;
