@@ -16,7 +16,7 @@ using Open = OpenStore (*)(const Launch&, std::chrono::milliseconds, WaitingNote
 
 OpenStore open_store(const Launch& launch, std::chrono::milliseconds timeout, WaitingNote& note) {
   static const std::map<std::string, Open> by_scheme{{"", open_tcp_store},
-                                                                  {kEtcd, open_etcd_store}};
+                                                     {kEtcd, open_etcd_store}};
   return by_scheme.at(std::string(scheme_of(launch.store)))(launch, timeout, note);
 }
 

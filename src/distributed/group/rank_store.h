@@ -91,8 +91,8 @@ class RankStore {
   void form_next_group(std::int64_t least, const KeepWaiting& keep_waiting);
 
  private:
-  /// How long a rank may take to end once the store answers: it listens to the others' heartbeats, and
-  /// rank 0 waits until they have read the reason.
+  /// How long a rank may take to end once the store answers: it listens to the others' heartbeats,
+  /// and rank 0 waits until they have read the reason.
   static constexpr std::chrono::milliseconds kEnd{2800};
   /// How much later than the timeout a rank may end.
   std::chrono::milliseconds end_time() const;

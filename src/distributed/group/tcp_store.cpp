@@ -16,7 +16,8 @@
 namespace accrue::distributed {
 namespace {
 
-/// More than a heartbeat takes. A host that is silent for longer is gone, and no other takes its place.
+/// More than a heartbeat takes. A host that is silent for longer is gone, and no other takes its
+/// place.
 constexpr std::chrono::milliseconds kLongestSilence{1200};
 
 std::string place_of_store(const Launch& launch) {
