@@ -119,8 +119,8 @@ at::Tensor sum_of(const at::Tensor& x, const at::Tensor& y) {
 }
 
 bool takes_cross_entropy(const at::Tensor& logits) {
-  return can_compile_for(logits) && logits.scalar_type() == at::kFloat && logits.size(1) % vector == 0 &&
-         is_aligned(logits);
+  return can_compile_for(logits) && logits.scalar_type() == at::kFloat &&
+         logits.size(1) % vector == 0 && is_aligned(logits);
 }
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
