@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/atomic_file.h"
 #include "faulty_program.h"
 #include "metrics_log.h"

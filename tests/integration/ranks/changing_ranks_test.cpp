@@ -217,16 +217,17 @@ TEST_F(ChangingRanks, WaitForOthersWhereTooFewAreLeft) {
   train_here(alone);
   Config c = as(alone, "waits");
   c.dist.min_ranks = 3;
+  // Rank 0 watches rank 1, so that it knows at once that this one is lost as well.
   const Pause waits(folder_, "waits");
   std::vector<Program> ranks = start_all(
       c, 3,
-      {{1, {killed_at("micro-batch")}}, {2, {{.at = "ranks:wait", .action = "pause:waits"}}}});
-  expect_killed(ranks[1]);
+      {{1, {{.at = "ranks:wait", .action = "pause:waits"}}}, {2, {killed_at("micro-batch")}}});
+  expect_killed(ranks[2]);
   waits.wait();
   wait_until([&] { return reasons_of(c).find("the run waits for others") != std::string::npos; });
   EXPECT_THAT(reasons_of(c), ContainsRegex("[a-z]; the run waits for others.*: 2 of the 3 ranks"));
-  ::kill(ranks[2].process(), SIGKILL);
-  expect_killed(ranks[2]);
+  ::kill(ranks[1].process(), SIGKILL);
+  expect_killed(ranks[1]);
   EXPECT_EQ(steps_done(c), kStep - 1);
   EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), kStep - 1)
       << "what was done is kept";
