@@ -1,4 +1,3 @@
-#include <CLI/Validators.hpp>
 #include <array>
 #include <filesystem>
 #include <memory>
