@@ -29,7 +29,7 @@ constexpr const char* kSomeFolder = "FOLDER";
 
 /// "2 or 4": the divisors of `ranks` next to a number that is none.
 std::string divisors_around(std::int64_t ranks, std::int64_t nodes) {
-  std::int64_t below = std::min(ranks, nodes), above = below;
+  std::int64_t below = std::clamp<std::int64_t>(nodes, 1, ranks), above = below;
   while (ranks % below != 0) --below;
   while (above < ranks && ranks % above != 0) ++above;
   return std::to_string(below) + (above > below ? " or " + std::to_string(above) : "");
