@@ -211,7 +211,7 @@ TEST_F(EtcdClientTest, AnErrorNamesEachMemberAndItsReason) {
     EXPECT_THAT(error_of([&] { client.has("a"); }, Error::Kind::runtime),
                 AllOf(HasSubstr(leaderless.place_in_words() + " (etcdserver: no leader)"),
                       HasSubstr(other.place_in_words() + " (an answer that is not etcd's: HTTP"),
-                      HasSubstr(gone.place_in_words() + " ("), HasSubstr("Connection refused"),
+                      HasSubstr(gone.place_in_words() + " ("), HasSubstr("Failed to connect"),
                       HasSubstr("etcdctl endpoint status")));
 }
 
@@ -398,7 +398,7 @@ TEST_F(OpenStoreTest, MembersThatDoNotAnswerAreNamedInTime) {
   std::vector<std::string> told;
   WaitingNote note(launch, 400ms, [&](const std::string& text) { told.push_back(text); });
   EXPECT_THAT(error_of([&] { open_store(launch, 400ms, note); }, Error::Kind::runtime),
-              AllOf(HasSubstr(fake.url()), HasSubstr("no leader"), HasSubstr("Connection refused"),
+              AllOf(HasSubstr(fake.url()), HasSubstr("no leader"), HasSubstr("Failed to connect"),
                     HasSubstr("etcdctl")));
   EXPECT_THAT(told, ElementsAre(HasSubstr("waiting for their store")));
 }
