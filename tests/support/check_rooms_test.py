@@ -64,7 +64,8 @@ def expect_order_of_folders() -> None:
         "src/distributed/nccl/nccl_engine.cpp": ("distributed/group/members.h", "distributed/nccl", "distributed/group"),
         "src/verify/prover.cpp": ("verify/doctor/doctor.h", "verify", "verify/doctor"),
         "src/train/config/toml/value.cpp": ("train/config/key.h", "train/config/toml", "train/config"),
-        "src/kernels/rows/norm.cpp": ("kernels/attention/attend.h", None, None)}
+        "src/kernels/rows/rotary.cpp": ("kernels/attention/attend.h", "kernels/rows", "kernels/attention"),
+        "src/kernels/rows/norm.cpp": ("kernels/gemm/gemm.h", None, None)}
     with tempfile.TemporaryDirectory(prefix="accrue-rooms-") as scratch:
         root = copy_of_tree(pathlib.Path(scratch))
         for source, (header, _, _) in includes.items():
