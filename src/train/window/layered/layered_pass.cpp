@@ -154,7 +154,21 @@ LayeredPass::Outcome LayeredPass::backward() {
     const Outcome outcome = run_backward(segment);
     if (outcome != Outcome::done) return outcome;
   }
-  return agreed(!audit_ && !sums_are_finite(buffer_));
+  const Outcome outcome = agreed(!audit_ && !options_.sums_are_finite && !sums_are_finite(buffer_));
+  return outcome == Outcome::done ? agreed_units() : outcome;
+}
+
+/// A process that is alone enlarges its units when the window commits, and runs again by itself.
+LayeredPass::Outcome LayeredPass::agreed_units() const {
+  if (!options_.all_reduce || buffer_.accumulation() != accum::Accumulation::fixed)
+    return Outcome::done;
+  const bool found = std::ranges::any_of(
+      buffer_.entries(), [](const auto& entry) { return entry.slot->found_too_large; });
+  return agreed(found, Outcome::too_large);
+}
+
+bool LayeredPass::sums_found_finite(std::size_t segment) const {
+  return options_.sums_are_finite ? options_.sums_are_finite(segment) : sums_are_finite(buffer_);
 }
 
 LayeredPass::Outcome LayeredPass::run_backward(std::size_t segment) {
@@ -173,13 +187,16 @@ LayeredPass::Outcome LayeredPass::run_backward(std::size_t segment) {
       options_.on_parameters(segment, parameters_behind(seeds.roots, entrance.leaves));
     if (!seeds.roots.empty()) torch::autograd::backward(seeds.roots, seeds.gradients);
     keep_gradients(segment, place, entrance.leaves);
-    if (audit_ && non_finite_.empty() && !sums_are_finite(buffer_))
+    if (audit_ && non_finite_.empty() && !sums_found_finite(segment))
       non_finite_.push_back(
           {place, "its gradient in '" + segments_[segment].name + "' is not finite"});
     step_done();
   }
   cut.statistics.reduce_gradient_sums(options_.all_reduce);
-  return agreed(!non_finite_.empty());
+  const bool has_bad_sums = !audit_ && options_.sums_are_finite && !sums_found_finite(segment);
+  const Outcome outcome = agreed(!non_finite_.empty() || has_bad_sums);
+  if (outcome == Outcome::done && options_.take_sums) options_.take_sums(segment);
+  return outcome;
 }
 
 LayeredPass::Seeds LayeredPass::seeds_of_loss(std::size_t place,
@@ -238,10 +255,10 @@ void LayeredPass::step_done() {
                          per_micro_batch * static_cast<std::int64_t>(micro_batches_.size()));
 }
 
-LayeredPass::Outcome LayeredPass::agreed(bool found) const {
+LayeredPass::Outcome LayeredPass::agreed(bool found, Outcome outcome) const {
   at::Tensor count = at::scalar_tensor(found ? 1.0 : 0.0, at::kDouble);
   if (options_.all_reduce) options_.all_reduce(count);
-  return count.item<double>() > 0 ? Outcome::non_finite : Outcome::done;
+  return count.item<double>() > 0 ? outcome : Outcome::done;
 }
 
 void LayeredPass::update_running_statistics() const {
