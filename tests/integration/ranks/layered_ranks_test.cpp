@@ -89,6 +89,21 @@ TEST_F(LayeredRanks, HaveTheSameBitsOffloadedOnAllOrOnOne) {
   expect_same_run(one, alone);
 }
 
+/// A window of one sample: only the rank that has it finds that the first units are too small.
+TEST_F(LayeredRanks, EnlargeTheUnitsOfFixedPointTogether) {
+  const auto with_large_gradients = [](Config c) {
+    c.loss.z_loss = 1e6;
+    c.batch.tokens = c.model.context;
+    c.batch.micro = 1;
+    return c;
+  };
+  const Config alone = with_large_gradients(standard("alone"));
+  expect_runs(alone, 1);
+  const Config c = with_large_gradients(layered("layered"));
+  expect_runs(c, 2);
+  expect_same_state(c, alone);
+}
+
 TEST_F(LayeredRanks, ContinueFromTheStateOfOffloadedRanks) {
   const Config whole = layered("whole");
   expect_runs(whole, 1);

@@ -156,7 +156,18 @@ LayeredPass::Outcome LayeredPass::backward() {
     const Outcome outcome = run_backward(segment);
     if (outcome != Outcome::done) return outcome;
   }
-  return agreed(!audit_ && !sums_are_finite(buffer_));
+  const Outcome outcome = agreed(!audit_ && !sums_are_finite(buffer_));
+  return outcome == Outcome::done ? agreed_units() : outcome;
+}
+
+/// Ranks that share the window run the passes again together. A process that is alone enlarges its
+/// units when the window commits, and runs them again by itself.
+LayeredPass::Outcome LayeredPass::agreed_units() const {
+  if (!options_.all_reduce || buffer_.accumulation() != accum::Accumulation::fixed)
+    return Outcome::done;
+  const bool found = std::ranges::any_of(
+      buffer_.entries(), [](const auto& entry) { return entry.slot->found_too_large; });
+  return agreed(found, Outcome::too_large);
 }
 
 LayeredPass::Outcome LayeredPass::run_backward(std::size_t segment) {
@@ -241,10 +252,10 @@ void LayeredPass::step_done() {
                          per_micro_batch * static_cast<std::int64_t>(micro_batches_.size()));
 }
 
-LayeredPass::Outcome LayeredPass::agreed(bool found) const {
+LayeredPass::Outcome LayeredPass::agreed(bool found, Outcome outcome) const {
   at::Tensor count = at::scalar_tensor(found ? 1.0 : 0.0, at::kDouble);
   if (options_.all_reduce) options_.all_reduce(count);
-  return count.item<double>() > 0 ? Outcome::non_finite : Outcome::done;
+  return count.item<double>() > 0 ? outcome : Outcome::done;
 }
 
 void LayeredPass::update_running_statistics() const {

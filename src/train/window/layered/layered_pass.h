@@ -28,7 +28,9 @@ struct NonFiniteMicroBatch {
 /// ends at a segment's step that finds micro-batches that are not finite.
 class LayeredPass {
  public:
-  enum class Outcome { done, non_finite, interrupted };
+  /// `too_large`: a contribution on some rank needs larger units of its fixed-point sum, so that
+  /// all ranks have to run the passes again.
+  enum class Outcome { done, non_finite, interrupted, too_large };
 
   /// All arguments are kept by reference. `audit` checks all activations and gradients, and the
   /// gradient buffer after every step, so that a gradient that is not finite is found together with
@@ -82,8 +84,9 @@ class LayeredPass {
 
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
   void step_done();
-  /// `non_finite` if a segment's step found something not finite on any rank.
-  Outcome agreed(bool found) const;
+  /// `outcome` if a segment's step found such a thing on any rank.
+  Outcome agreed(bool found, Outcome outcome = Outcome::non_finite) const;
+  Outcome agreed_units() const;
 
   const accum::GradientBuffer& buffer_;
   const LayeredOptions& options_;

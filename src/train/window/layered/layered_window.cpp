@@ -61,6 +61,10 @@ struct LayeredWindow::Impl {
     const LayeredPass::Outcome outcome = run_backward(attempt);
     if (outcome == LayeredPass::Outcome::non_finite)
       window.abort(MicroStatus::lost, "an attempt with a micro-batch that is not finite");
+    if (outcome == LayeredPass::Outcome::too_large) {
+      window.buffer()->enlarge_units();
+      window.abort(MicroStatus::lost, "an attempt with units that were too small on a rank");
+    }
     if (outcome == LayeredPass::Outcome::done &&
         window.commit(attempt.loss_sum(), attempt.weight()) == MicroStatus::committed) {
       attempt.update_running_statistics();
@@ -129,6 +133,9 @@ LayeredRun LayeredWindow::run(std::int64_t index, std::span<const batch::Range> 
       case LayeredPass::Outcome::non_finite:
         impl_->audit = impl_->audit || attempt.non_finite().empty();
         impl_->quarantine(attempt.non_finite(), result);
+        restore_buffers();
+        break;
+      case LayeredPass::Outcome::too_large:
         restore_buffers();
         break;
       case LayeredPass::Outcome::done:
