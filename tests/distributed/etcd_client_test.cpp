@@ -126,7 +126,10 @@ TEST_F(EtcdClientTest, AMemberThatIsLostForGoodIsLeft) {
       EtcdClient client(cluster_of(fake, options_for(fault)));
       EXPECT_THAT(script_of(client), ContainerEq(kRead)) << static_cast<int>(fault);
       if (fault == Fault::silent) continue;  // other members may be too slow for it
-      EXPECT_EQ(fake.members[0]->faults(), 1) << "it is not asked again and again";
+      EXPECT_GE(fake.members[0]->faults(), 1);
+      // libcurl sends a request once more if a connection that it used before ends without an
+      // answer.
+      EXPECT_LE(fake.members[0]->faults(), 2) << "it is not asked again and again";
     }
 }
 
