@@ -131,7 +131,8 @@ TEST_F(OffloadTest, MovesWhatIsAskedForAndAllElseOut) {
   wait_for({{ranges[1]}, {}});
   EXPECT_EQ(resident_pages_bytes(blocks[1], bytes), bytes);
   EXPECT_EQ(resident_pages_bytes(blocks[0], bytes) + resident_pages_bytes(blocks[2], bytes), 0U);
-  wait_for({{ranges[2]}, {ranges[0]}});
+  // What is read last is the last block: the system's read-ahead may bring in what follows.
+  wait_for({{ranges[0]}, {ranges[2]}});
   EXPECT_EQ(resident_pages_bytes(blocks[0], bytes) + resident_pages_bytes(blocks[2], bytes),
             2 * bytes);
   EXPECT_EQ(resident_pages_bytes(blocks[1], bytes), 0U);
