@@ -19,7 +19,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* operation = "adapted_linear";
+constexpr const char* adapted_operation = "adapted_linear";
 
 /// The operands of the products, none of which is an input of the graph.
 struct AdaptedOperands {
@@ -51,7 +51,7 @@ class AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    expect_first_order(operation);
+    expect_first_order(adapted_operation);
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &weight = saved[3], &a = saved[4], &b = saved[5], &bias = saved[6];
     const auto& operands = from_saved<AdaptedOperands>(context->saved_data.at("operands"));
@@ -96,14 +96,15 @@ class AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
 
 void expect_factors(const at::Tensor& x, const at::Tensor& weight, const LowRank& factors,
                     const at::Tensor& dropped) {
-  expect_linear(operation, x, factors.a, {});
+  expect_linear(adapted_operation, x, factors.a, {});
   const at::Tensor& b = factors.b;
   const bool fits = b.dim() == 2 && b.size(0) == weight.size(0) && b.size(1) == factors.a.size(0) &&
                     b.scalar_type() == factors.a.scalar_type() &&
                     (!dropped.defined() ||
                      (dropped.sizes() == x.sizes() && dropped.scalar_type() == x.scalar_type()));
   if (fits) return;
-  throw usage_error(operation, "factors a [r, K] and b [N, r] of one dtype, and a dropped x like x",
+  throw usage_error(adapted_operation,
+                    "factors a [r, K] and b [N, r] of one dtype, and a dropped x like x",
                     "a " + text_of(factors.a) + ", b " + text_of(b) + ", weight " +
                         text_of(weight) + ", dropped x " + text_of(dropped),
                     "factors of one rank for this weight");
@@ -114,7 +115,7 @@ void expect_factors(const at::Tensor& x, const at::Tensor& weight, const LowRank
 at::Tensor adapted_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                           PreparedWeight& prepared, LowRank& factors, const at::Tensor& dropped,
                           const Remake& remake_dropped) {
-  expect_linear(operation, x, weight, bias);
+  expect_linear(adapted_operation, x, weight, bias);
   expect_factors(x, weight, factors, dropped);
   const at::ScalarType dtype = x.scalar_type();
   const AdaptedOperands operands{
