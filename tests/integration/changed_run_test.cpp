@@ -90,10 +90,11 @@ TEST_F(ChangedRun, MovedDuringTheRunIsAnError) {
 }
 
 TEST_F(ChangedRun, RemovedDuringTheRunIsAnError) {
-  // Nobody writes while it is removed.
+  // Nobody writes while it is removed. The step after the checkpoint waits for it before parameters
+  // change, and not before it begins.
   const Pause writes(folder_, "writes"), trains(folder_, "trains");
   Program run = start_with({{.at = "checkpoint:write", .action = "pause:writes", .count = 2},
-                            pauses_in_step(12, "trains")},
+                            pauses_in_step(11, "trains")},
                            long_run("out", {"--run.checkpoint_every=5"}));
   for (const Pause* pause : {&writes, &trains}) pause->wait();
   fs::remove_all(folder_ / "out");
