@@ -52,7 +52,7 @@ STEPS = (
     Step("sanitizers", "make sanitize-test", 25, ("set-up", "sanitizer build"), "sanitizers.xml"),
     Step("fuzz corpus", "make sanitize-corpus", 10, ("set-up", "sanitizer build")),
     Step("build", "make test-build", 45),
-    Step("tests", "make test-run", 45, ("set-up", "build"), "tests.xml"),
+    Step("tests", "make test-run", 55, ("set-up", "build"), "tests.xml"),
 )
 
 
