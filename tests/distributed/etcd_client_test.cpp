@@ -114,7 +114,9 @@ TEST_F(EtcdClientTest, AnyFaultOfAMemberInAnyRequestChangesNothing) {
       EXPECT_THAT(script_of(client), ContainerEq(kRead)) << "request " << number;
       faults = fake.members[0]->faults();
     }
-    EXPECT_GT(number, static_cast<int>(kRead.size())) << "each request of the script had it";
+    // Its short attempts may find the other members too slow, and leave the first one or come back.
+    if (fault != Fault::silent)
+      EXPECT_GT(number, static_cast<int>(kRead.size())) << "each request of the script had it";
     EXPECT_LT(number, many);
   }
 }
