@@ -90,9 +90,11 @@ def full_disks(options: Options) -> int:
         wanted, _ = tiny.undisturbed(reference)
         needed = sum(f.stat().st_size for f in reference.rglob("*") if f.is_file()) // 1024
 
-        def on_disk(place: pathlib.Path, pause: tinyrun.Pause | None) -> None:
+        def on_disk(place: pathlib.Path, filled_at: str) -> None:
+            """`filled_at`: the point at which the disk fills up; empty: it begins too small."""
             out = place / "run"
-            process = tiny.start(out, environment=pause.environment if pause else {})
+            pause = tinyrun.Pause(tiny.folder, place.name) if filled_at else None
+            process = tiny.start(out, environment=pause.variables(options.programs.fault_points, filled_at) if pause else {})
             if pause:
                 pause.wait(process)
                 fill(place / "filler")
@@ -116,7 +118,7 @@ def full_disks(options: Options) -> int:
             mounted(place, needed * 4 + number if fills else max(16, needed * (number + 1) // (options.count + 1)))
             point = f"at=micro-batch step={draw.randrange(2, 30)}"
             try:
-                on_disk(place, tinyrun.Pause(options.programs.fault_points, tiny.folder, f"disk{number}", point) if fills else None)
+                on_disk(place, point if fills else "")
             finally:
                 subprocess.run(["umount", "-l", str(place)], check=True)
 

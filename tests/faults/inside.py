@@ -69,9 +69,10 @@ def failing_calls(options: Options) -> int:
                 process = tiny.start(out, environment=calls.environment)
             else:
                 step = draw.randrange(2, STEPS // 2)
-                pause = tinyrun.Pause(options.programs.fault_points, tiny.folder, f"pause{number}", f"at=micro-batch step={step}")
-                both = {"LD_PRELOAD": f"{pause.environment['LD_PRELOAD']}:{calls.environment['LD_PRELOAD']}"}
-                process = tiny.start(out, environment=calls.environment | pause.environment | both)
+                pause = tinyrun.Pause(tiny.folder, f"pause{number}")
+                waits = pause.variables(options.programs.fault_points, f"at=micro-batch step={step}")
+                both = {"LD_PRELOAD": f"{waits['LD_PRELOAD']}:{calls.environment['LD_PRELOAD']}"}
+                process = tiny.start(out, environment=calls.environment | waits | both)
                 pause.wait(process)
                 calls.order(kind, times, amount)
                 pause.release()

@@ -270,28 +270,33 @@ def slow(fault_points: pathlib.Path, milliseconds: int) -> dict[str, str]:
 
 
 class Pause:
-    """Where a process and a trial meet: at a named point the process waits until the trial lets it go on (fault_points.cpp)."""
+    """Meets a process at a named point: `do=pause:NAME` of fault_points.cpp, with `folder` as ACCRUE_FAULT_FOLDER. The process waits there
+    until release()."""
 
-    def __init__(self, fault_points: pathlib.Path, folder: pathlib.Path, name: str, point: str):
-        """`point`: the words of a rule of ACCRUE_FAULT, without its do."""
+    def __init__(self, folder: pathlib.Path, name: str):
+        self._folder, self._name = folder, name
         self._arrived, self._go = folder / f"{name}.arrived", folder / f"{name}.go"
         for fifo in (self._arrived, self._go):
             os.mkfifo(fifo)
         self._end = os.open(self._arrived, os.O_RDONLY | os.O_NONBLOCK)
-        self.environment = {"LD_PRELOAD": str(fault_points), "ACCRUE_FAULT": f"{point} do=pause:{name}", "ACCRUE_FAULT_FOLDER": str(folder)}
 
-    def wait(self, process: subprocess.Popen) -> None:
-        """Until the process is there. Broken if it ends before."""
-        ended = os.pidfd_open(process.pid)
+    def variables(self, fault_points: pathlib.Path, point: str) -> dict[str, str]:
+        """Of a process that waits at `point`, the words of a rule of ACCRUE_FAULT without its do."""
+        return {"LD_PRELOAD": str(fault_points), "ACCRUE_FAULT": f"{point} do=pause:{self._name}", "ACCRUE_FAULT_FOLDER": str(self._folder)}
+
+    def wait(self, *processes: subprocess.Popen, seconds: float = SECONDS) -> None:
+        """Until a process is there. Broken if one of `processes` ends before. To be called once."""
+        ends = {os.pidfd_open(process.pid): process for process in processes}
         try:
             poll = select.poll()
-            poll.register(self._end, select.POLLIN)
-            poll.register(ended, select.POLLIN)
-            ready = dict(poll.poll(SECONDS * 1000))
-            expect(self._end in ready, f"it never came to {self.environment['ACCRUE_FAULT']}")
+            for descriptor in (self._end, *ends):
+                poll.register(descriptor, select.POLLIN)
+            ready = dict(poll.poll(seconds * 1000))
+            ended = [wait(process) for descriptor, process in ends.items() if descriptor in ready]
+            expect(self._end in ready, f"nobody came to {self._arrived}" + (f": {ended}" if ended else f" in {seconds:.0f} s"))
         finally:
-            os.close(ended)
-            os.close(self._end)
+            for descriptor in (self._end, *ends):
+                os.close(descriptor)
 
     def release(self) -> None:
         os.close(os.open(self._go, os.O_WRONLY))

@@ -22,13 +22,14 @@ import namespaces  # noqa: E402
 import skips  # noqa: E402
 import slurm  # noqa: E402
 import tinyrun  # noqa: E402
-from launched import ENDLESS, NO_CHECKPOINTS, Launched, Pause  # noqa: E402
+from launched import ENDLESS, NO_CHECKPOINTS, Launched  # noqa: E402
 
 PROGRAMS = slurm.PROGRAMS | {"mpirun": "openmpi-bin"}
 PER_HOST = 2
 PORT = 29500  # the namespaces have no other programs
 TOKEN = {"ACCRUE_RUN_TOKEN": "of a test of two hosts"}
 KILLED_AFTER = 10  # seconds, for which mpirun waits once a rank has ended, before it ends the others
+SECONDS = 300  # after which a process is taken not to come to a point
 LIMIT = 1800  # seconds of all tests, after which the namespaces and all in them are ended
 # Rank 0 alone meets the test at a point: the arguments are the library of fault points, the fault, the folder, and the command.
 AT_RANK_0 = ('case "${RANK:-${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}}" in 0) export LD_PRELOAD="$1" ACCRUE_FAULT="$2" ACCRUE_FAULT_FOLDER="$3";; esac; '
@@ -62,8 +63,7 @@ class TwoHosts(Launched):
 
     def met_at_rank_0(self, out):
         """The command of a run that waits in its second step, and how to meet it there."""
-        pause = Pause(self.folder, out)
-        self.addCleanup(pause.close)
+        pause = tinyrun.Pause(self.folder, out)
         fault = f"at=micro-batch step=2 do=pause:{out}"
         return ["sh", "-c", AT_RANK_0, "sh", self.FAULT_POINTS, fault, str(self.folder), *self.command(out)], pause
 
@@ -91,7 +91,7 @@ class ByEachLauncher:
         held = [self.met_at_rank_0(out) for out in ("a", "b")]
         runs = [self.launch(number, command) for number, (command, _) in enumerate(held)]
         for run, (_, pause) in zip(runs, held):
-            pause.wait(lambda: self.expect_lives(run))
+            pause.wait(*run, seconds=SECONDS)
         for _, pause in held:
             pause.release()
         for process in sum(runs, []):

@@ -5,14 +5,11 @@ etcd_test.py ACCRUE FAULT_POINTS. The processes are killed while a rank waits at
 of the run. Only the standard library, and etcd of Debian's etcd-server.
 """
 import json
-import os
 import pathlib
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.request
 
@@ -67,24 +64,6 @@ class Member:
             return False
 
 
-class Stop:
-    """A point at which a process waits for the test (tests/faults/fault_points.cpp)."""
-
-    def __init__(self, folder, name):
-        self.arrived, self.go = folder / f"{name}.arrived", folder / f"{name}.go"
-        for fifo in (self.arrived, self.go):
-            os.mkfifo(fifo)
-        self.descriptor = os.open(self.arrived, os.O_RDONLY | os.O_NONBLOCK)
-
-    def wait(self):
-        ready, _, _ = select.select([self.descriptor], [], [], SECONDS)
-        if not ready or not os.read(self.descriptor, 1):
-            raise AssertionError(f"no process came to {self.arrived.name}")
-
-    def release(self):
-        open(self.go, "wb").close()
-
-
 class Etcd(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -96,13 +75,10 @@ class Etcd(unittest.TestCase):
         self.addCleanup(lambda: [member.kill() for member in self.members])
         self.ranks = []
         self.addCleanup(launchers.end_all, self.ranks)
-        self.wait_until(lambda: all(member.answers() for member in self.members))
+        self.wait_for_answers_of_all()
 
-    def wait_until(self, is_so):
-        deadline = time.monotonic() + SECONDS
-        while not is_so():
-            self.assertLess(time.monotonic(), deadline, "it does not come to what is waited for")
-            time.sleep(0.02)
+    def wait_for_answers_of_all(self):
+        tinyrun.wait_until(lambda: all(member.answers() for member in self.members), "not all members answered", SECONDS)
 
     def start(self, faults):
         """`faults` are those of each rank."""
@@ -112,11 +88,6 @@ class Etcd(unittest.TestCase):
             if rank in faults:
                 environment |= {"LD_PRELOAD": FAULT_POINTS, "ACCRUE_FAULT": faults[rank], "ACCRUE_FAULT_FOLDER": str(self.folder)}
             self.ranks.append(self.tiny.start(self.folder / "out", environment=environment))
-
-    def stop(self, name):
-        stop = Stop(self.folder, name)
-        self.addCleanup(os.close, stop.descriptor)
-        return stop
 
     def expect_bits_of_one_process(self, ranks):
         for rank in ranks:
@@ -130,24 +101,24 @@ class Etcd(unittest.TestCase):
         self.assertNotEqual(tinyrun.outcome(self.folder / "shorter").parameters, alone.parameters)
 
     def test_each_member_is_lost_in_turn_and_the_bits_stay(self):
-        stops = [self.stop(f"stop{number}") for number in range(MEMBERS)]
+        stops = [tinyrun.Pause(self.folder, f"stop{number}") for number in range(MEMBERS)]
         self.start({1: "; ".join(f"step={4 * (number + 1)} at=micro-batch do=pause:stop{number}" for number in range(MEMBERS))})
         lost = None
         for member, stop in zip(self.members, stops):
-            stop.wait()
+            stop.wait(*self.ranks, seconds=SECONDS)
             # From the last stop to this one the ranks went on with two members.
             if lost:
                 lost.start()
-                self.wait_until(lambda: all(other.answers() for other in self.members))
+                self.wait_for_answers_of_all()
             member.kill()
             lost = member
             stop.release()
         self.expect_bits_of_one_process(range(RANKS))
 
     def test_the_leader_is_lost_together_with_the_first_rank(self):
-        stop = self.stop("stop")
+        stop = tinyrun.Pause(self.folder, "stop")
         self.start({0: "step=6 at=micro-batch do=pause:stop"})
-        stop.wait()
+        stop.wait(*self.ranks, seconds=SECONDS)
         next(member for member in self.members if member.is_leader()).kill()
         self.ranks[0].kill()
         self.expect_bits_of_one_process(range(1, RANKS))

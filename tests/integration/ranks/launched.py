@@ -1,10 +1,7 @@
 """Runs of the command line by a launcher, and what their tests expect. Only the standard library."""
-import os
 import pathlib
-import select
 import subprocess
 import tempfile
-import time
 import unittest
 
 import launchers
@@ -13,30 +10,6 @@ import tinyrun
 STEPS = 3
 ENDLESS = "--run.steps=1000000"
 NO_CHECKPOINTS = "--run.checkpoint_every=1000000 steps"  # but those that a signal asks for
-SECONDS = 300  # after which something hangs
-
-
-class Pause:
-    """Meets a process at a point of its work: `do=pause:NAME` of tests/faults/fault_points.cpp, with `folder` as ACCRUE_FAULT_FOLDER."""
-
-    def __init__(self, folder: pathlib.Path, name: str):
-        self._arrived, self._go = folder / f"{name}.arrived", folder / f"{name}.go"
-        for fifo in (self._arrived, self._go):
-            os.mkfifo(fifo)
-        self._descriptor = os.open(self._arrived, os.O_RDONLY | os.O_NONBLOCK)
-
-    def wait(self, is_lost) -> None:
-        """Until it is there. `is_lost` raises if it will not come."""
-        deadline = time.monotonic() + SECONDS
-        while not select.select([self._descriptor], [], [], 0.1)[0] or not os.read(self._descriptor, 1):
-            is_lost()
-            tinyrun.expect(time.monotonic() < deadline, f"nobody came to {self._arrived}")
-
-    def release(self) -> None:
-        os.close(os.open(self._go, os.O_WRONLY))
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
 
 class Launched(unittest.TestCase):
