@@ -13,13 +13,12 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import control_groups  # noqa: E402
 import skips  # noqa: E402
 
 MEBI = 1 << 20
-ROOT = pathlib.Path("/sys/fs/cgroup")
 CONFIG = """
 [run]
 steps = 4
@@ -42,36 +41,23 @@ progress = "lines"
 """
 
 
-class Group:
+class Group(control_groups.Group):
     """A cgroup of exactly so many bytes; swap is not used beyond them."""
 
     def __init__(self, limit: int):
-        unified = "memory" in (ROOT / "cgroup.controllers").read_text() if (ROOT / "cgroup.controllers").exists() else False
-        base = ROOT if unified else ROOT / "memory"
-        self.folder = base / f"accrue_budget_{os.getpid()}"
-        self.folder.mkdir()
-        self.peak = "memory.peak" if unified else "memory.max_usage_in_bytes"
+        unified = control_groups.is_unified("memory")
+        super().__init__("memory", [{"memory.max" if unified else "memory.limit_in_bytes": str(limit)}])
+        self._peak = "memory.peak" if unified else "memory.max_usage_in_bytes"
+        swap = self.folder / "memory.swap.max"
         try:
-            (self.folder / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(str(limit))
-            swap = self.folder / "memory.swap.max"
             if unified and swap.exists():
                 swap.write_text("0")
         except OSError:
-            self.folder.rmdir()
+            self.__exit__()
             raise
 
-    def enter(self) -> None:
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
     def charged(self) -> int:
-        return int((self.folder / self.peak).read_text())
-
-    def remove(self) -> None:
-        for _ in range(50):
-            try:
-                return self.folder.rmdir()
-            except OSError:
-                time.sleep(0.1)
+        return int((self.folder / self._peak).read_text())
 
 
 def train(program: str, folder: pathlib.Path, limit: int, budget: str, shape: dict) -> tuple[int, int, int, str]:
@@ -79,8 +65,7 @@ def train(program: str, folder: pathlib.Path, limit: int, budget: str, shape: di
     text = folder / "text.txt"
     text.write_text("".join(f"line {i * 7919 % 1000} of a text\n" for i in range(40_000)))
     (folder / "run.toml").write_text(CONFIG.format(text=text, **shape))
-    group = Group(limit)
-    try:
+    with Group(limit) as group:
         with open(folder / "said", "w") as said:
             process = subprocess.Popen([program, "train", str(folder / "run.toml"), f"--run.out={folder / 'out'}",
                                         f"--memory.budget={budget}"], stdout=said, stderr=said, preexec_fn=group.enter,
@@ -88,8 +73,6 @@ def train(program: str, folder: pathlib.Path, limit: int, budget: str, shape: di
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         return process.returncode, usage.ru_maxrss * 1024, group.charged(), (folder / "said").read_text()
-    finally:
-        group.remove()
 
 
 def holds(program: str, limit: int, budget: str, shape: dict) -> bool:
@@ -110,7 +93,8 @@ def main() -> int:
     parser.add_argument("--budgets", type=int, nargs="*", default=[320, 400, 512, 700, 1024, 2048], help="MiB")
     options = parser.parse_args()
     try:
-        Group(512 * MEBI).remove()
+        with Group(512 * MEBI):
+            pass
     except OSError as error:
         skips.not_possible_here(f"no memory cgroup can be made here ({error})")
     small, large = dict(layers=4, width=128), dict(layers=6, width=384)

@@ -9,6 +9,7 @@ four times as large must not make more resident than a third of what it has more
 left out.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -110,18 +111,14 @@ def train(program: str, kind: str, size: int, limit: int, python: str) -> tuple[
         data = write_data(folder, kind, size, python)
         (folder / "run.toml").write_text(CONFIG)
         command = [program, "train", "run.toml", "--run.out=out", f"--data.train={'-' if kind == 'input' else data.name}"]
-        group = cgroup.Group(limit) if limit else None
-        started = time.monotonic()
-        try:
+        with cgroup.Group(limit) if limit else contextlib.nullcontext() as group:
+            started = time.monotonic()
             with open(folder / "said", "w") as said, open(data) as given:
                 process = subprocess.Popen(command, cwd=folder, stdin=given, stdout=said, stderr=said, preexec_fn=group and group.enter,
                                            env=os.environ | {"OMP_WAIT_POLICY": "passive"})
                 _, status, usage = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
             return process.returncode, usage.ru_maxrss * 1024, time.monotonic() - started, (folder / "said").read_text()
-        finally:
-            if group:
-                group.remove()
 
 
 def trains_within(program: str, kind: str, options: argparse.Namespace) -> bool:
@@ -160,7 +157,8 @@ def main() -> int:
     options.program = str(pathlib.Path(options.program).resolve())
     if not options.short:
         try:
-            cgroup.Group(512 * MEBI).remove()
+            with cgroup.Group(512 * MEBI):
+                pass
         except OSError as error:
             skips.not_possible_here(f"no memory cgroup can be made here ({error})")
     kinds = [kind for kind in options.kinds or KINDS if kind != "parquet" or options.pyarrow]

@@ -12,11 +12,11 @@ import unittest
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
 
+import control_groups  # noqa: E402
 import estates  # noqa: E402
 import tinyrun  # noqa: E402
 
 OPTIONS: tinyrun.Options
-GROUPS = pathlib.Path("/sys/fs/cgroup")
 LAST = "runs/first/checkpoints/step-00000004/model.safetensors"
 NEW = "--run.out=runs/new"
 
@@ -45,54 +45,16 @@ class Operators(unittest.TestCase):
             self.assertIn(word, ended.errors)
 
 
-def is_unified(controller):
-    """Whether it is one of version 2."""
-    controllers = GROUPS / "cgroup.controllers"
-    return controllers.exists() and controller in controllers.read_text().split()
-
-
-class Group:
-    """Control groups in one another, the innermost last, each with limits by the names of their files."""
-
-    def __init__(self, controller: str, limits: list[dict[str, str]]):
-        """Raises OSError if this machine lets nobody make them."""
-        folder = GROUPS if is_unified(controller) else GROUPS / controller
-        self._folders: list[pathlib.Path] = []
-        try:
-            for level, files in enumerate(limits):
-                if is_unified(controller):
-                    (folder / "cgroup.subtree_control").write_text(f"+{controller}")
-                folder = folder / f"accrue_operators_{os.getpid()}_{level}"
-                folder.mkdir()
-                self._folders.append(folder)
-                for name, value in files.items():
-                    (folder / name).write_text(value)
-        except OSError:
-            self.__exit__()
-            raise
-
-    def enter(self) -> None:
-        (self._folders[-1] / "cgroup.procs").write_text(str(os.getpid()))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_) -> None:
-        for folder in reversed(self._folders):
-            tinyrun.wait_until(lambda folder=folder: not (folder / "cgroup.procs").read_text(), "a group does not become empty", 30)
-            folder.rmdir()
-
-
 class Limits(Operators):
     def group(self, controller, limits):
         try:
-            return Group(controller, limits)
+            return control_groups.Group(controller, limits)
         except OSError as error:
             self.skipTest(f"no group of {controller} can be made here ({error})")
 
     def quota(self, share):
         """Of a core; 0: none."""
-        if is_unified("cpu"):
+        if control_groups.is_unified("cpu"):
             return {"cpu.max": f"{share * 100_000:.0f} 100000" if share else "max 100000"}
         return {"cpu.cfs_quota_us": f"{share * 100_000:.0f}" if share else "-1"}
 
