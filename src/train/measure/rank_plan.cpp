@@ -164,18 +164,23 @@ std::int64_t outside_bytes_of(const Config& config, std::int64_t memory_bytes) {
   return outside_of_a_run(memory::resident_bytes()) + memory::reserve_outside(memory_bytes);
 }
 
-/// Measures the rates that were not stated.
-void take_rates(const Config& config, const RankPlanOptions& options, RankPlan& plan) {
-  RankMachines& machines = plan.machines;
-  machines.link = options.link.value_or(0);
+bool measures_node_link(const RankPlanOptions& options, const RankMachines& machines) {
+  return !options.node_link && machines.ranks_of_a_node() > 1;
+}
+
+/// The machines with `tensor_bytes` a rank. Rates that were not stated are measured on this one.
+RankMachines machines_of(const Config& config, const RankPlanOptions& options,
+                         std::int64_t tensor_bytes) {
+  RankMachines machines{.ranks = options.ranks,
+                        .nodes = options.nodes.value_or(options.ranks),
+                        .tensor_bytes = tensor_bytes,
+                        .link = options.link.value_or(0)};
   if (options.disk) machines.disk = {.read = *options.disk, .write = *options.disk};
-  plan.flops_are_measured = !options.flops;
-  plan.node_link_is_measured = !options.node_link && machines.ranks_of_a_node() > 1;
-  if (plan.flops_are_measured || plan.node_link_is_measured) use_threads(config.run.threads);
+  const bool measures_link = measures_node_link(options, machines);
+  if (!options.flops || measures_link) use_threads(config.run.threads);
   machines.flops = options.flops ? *options.flops : best_gemm_rate(config.precision.compute);
-  machines.node_link = options.node_link            ? *options.node_link
-                       : plan.node_link_is_measured ? measure_memory_rate()
-                                                    : 0;
+  machines.node_link = measures_link ? measure_memory_rate() : options.node_link.value_or(0);
+  return machines;
 }
 
 /// The budget of a rank that leaves so many bytes for tensors.
@@ -251,15 +256,16 @@ RankPlan plan_ranks(const Config& config, const RankPlanOptions& options) {
   open.memory.recompute.reset();
   const RunEstimate estimate = estimate_run(open, {.ranks = options.ranks, .image = options.image});
   const LayoutFacts facts = facts_of(config, estimate);
-  RankPlan plan{
-      .machines = {.ranks = options.ranks, .nodes = options.nodes.value_or(options.ranks)},
-      .memory_bytes = options.memory_bytes,
-      .outside_bytes = outside_bytes_of(config, options.memory_bytes),
-      .parameters = estimate.parameters,
-      .batch_samples = estimate.batch_samples,
-      .batch_tokens = estimate.batch_samples * estimate.sample_tokens};
-  plan.machines.tensor_bytes = std::max<std::int64_t>(0, plan.memory_bytes - plan.outside_bytes);
-  take_rates(config, options, plan);
+  const std::int64_t outside = outside_bytes_of(config, options.memory_bytes);
+  RankPlan plan{.machines = machines_of(config, options,
+                                        std::max<std::int64_t>(0, options.memory_bytes - outside)),
+                .memory_bytes = options.memory_bytes,
+                .outside_bytes = outside,
+                .flops_are_measured = !options.flops,
+                .parameters = estimate.parameters,
+                .batch_samples = estimate.batch_samples,
+                .batch_tokens = estimate.batch_samples * estimate.sample_tokens};
+  plan.node_link_is_measured = measures_node_link(options, plan.machines);
   plan.entries = compare_layouts(runnable.layouts, facts, plan.machines);
   expect_some_layout(plan.entries);
   const std::optional<std::size_t> chosen = fastest(plan.entries);

@@ -49,8 +49,8 @@ double start_of(const std::vector<SweptRate>& rates) {
   return median_of(std::move(first));
 }
 
-/// Whether the losses show that the last rate is too high: the loss is above where it began. The
-/// losses of small batches differ by chance, which alone may put one above all before it.
+/// Whether the losses show that the last rate is too high: the loss is above its start. The losses
+/// of small batches differ by chance, which alone may put one above all before it.
 bool has_diverged(const std::vector<SweptRate>& rates) {
   if (rates.size() <= losses_of_start) return false;
   const double start = start_of(rates),
