@@ -10,18 +10,14 @@
 #include "accrue/core/error.h"
 #include "core/cause.h"
 #include "memory/out_of_memory.h"
+#include "train/run/window_outcome.h"
 
 namespace accrue::train {
 namespace {
 
-void tell_story(const WindowFlow& flow) {
-  if (const auto story = flow.retries.take_retry_report())
-    flow.log.event_of_this_rank("out_of_memory", *story);
-}
-
-void drop(const WindowFlow& flow) {
-  flow.window.discard();
-  flow.runner.undo();
+void report_retries(const WindowFlow& flow) {
+  if (const auto report = flow.retries.take_retry_report())
+    flow.log.event_of_this_rank("out_of_memory", *report);
 }
 
 /// The ranks' sums have been handed over: a rank that runs out of memory here cannot start the
@@ -40,7 +36,7 @@ Filled keep_with_others(const WindowFlow& flow, WindowRequest& request, WindowRu
 Filled close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   RECORD_USER_SCOPE("close window");
   const Stopwatch watch;
-  tell_story(flow);  // before each rank is asked for its figures
+  report_retries(flow);  // before each rank is asked for its figures
   flow.parallelism.close(flow.window, run);
   run.closing_seconds = watch.seconds();
   return flow.window.is_unfinished() ? keep_with_others(flow, request, run)
@@ -49,7 +45,7 @@ Filled close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
 
 void open_window(const WindowFlow& flow, const WindowRequest& request) {
   const Runner::Opening opening = flow.runner.prepare(request);
-  if (flow.window.is_open()) return;  // it goes on with the sums of all ranks
+  if (flow.window.is_open()) return;  // it continues with the sums of all ranks
   if (request.started) {
     flow.window.load(state_of(*request.started));
   } else {
@@ -57,22 +53,58 @@ void open_window(const WindowFlow& flow, const WindowRequest& request) {
   }
 }
 
+/// Discards the window, and reverts what filling it did outside it.
+void drop(const WindowFlow& flow) {
+  flow.window.discard();
+  flow.runner.undo();
+}
+
 Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
-  open_window(flow, request);
-  if (flow.kept != nullptr) flow.kept->reset();  // the finished part is in the window now
-  try {
-    Filled filled = flow.runner.fill(request, run);
-    const bool is_to_be_closed = filled == Filled::whole;
-    if (is_to_be_closed) filled = close(flow, request, run);
-    if (!is_to_be_closed || filled == Filled::interrupted) drop(flow);
+  const Filled filled = flow.runner.fill(request, run);
+  if (filled != Filled::whole) {
+    drop(flow);
     return filled;
+  }
+  const Filled closed = close(flow, request, run);
+  if (closed == Filled::interrupted) drop(flow);
+  return closed;
+}
+
+WindowOutcome outcome_of(Filled filled) {
+  switch (filled) {
+    case Filled::interrupted:
+      return outcome::Interrupted{};
+    case Filled::again:
+      return outcome::FillAgain{};
+    case Filled::goes_on:
+      return outcome::ClosedEarly{};
+    case Filled::whole:
+      break;
+  }
+  return outcome::Whole{};
+}
+
+/// Opens the window, has it filled, and closes it, once.
+WindowOutcome attempt(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
+  bool is_filling = false;
+  // Until the filling begins, the runner's own state is still that of an earlier window.
+  const auto clean_up = [&] { is_filling ? drop(flow) : flow.window.discard(); };
+  const auto failed = [&](bool is_out_of_memory) {
+    clean_up();
+    return outcome::Failed{std::current_exception(), is_out_of_memory, flow.window.is_torn()};
+  };
+  try {
+    open_window(flow, request);
+    if (flow.kept != nullptr) flow.kept->reset();  // the finished part is in the window now
+    is_filling = true;
+    return outcome_of(fill_and_close(flow, request, run));
   } catch (const distributed::RanksGone&) {
-    if (flow.kept != nullptr) *flow.kept = flow.runner.completed_part(request, run);
-    drop(flow);
-    throw;
+    if (is_filling && flow.kept != nullptr) *flow.kept = flow.runner.completed_part(request, run);
+    return failed(false);
+  } catch (const std::exception& error) {
+    return failed(memory::is_out_of_memory(error));
   } catch (...) {
-    drop(flow);
-    throw;
+    return failed(false);
   }
 }
 
@@ -82,36 +114,20 @@ WindowRun begun_by(WindowRun run) {
           .micro_batch_seconds = std::move(run.micro_batch_seconds)};
 }
 
-/// Fills the window until no runner asks to fill it again.
-WindowRun attempt(const WindowFlow& flow, WindowRequest& request) {
-  request.fills = 0;
-  flow.window.discard();  // a window that could not be prepared to continue is still open
-  for (WindowRun run;;) {
-    const Filled filled = fill_and_close(flow, request, run);
-    if (filled == Filled::goes_on) {
-      run = begun_by(std::move(run));
-      continue;
-    }
-    run.interrupted = filled == Filled::interrupted;
-    run.retries += request.fills;
-    if (filled != Filled::again) return run;
-    ++request.fills;
-    request.started.reset();
-    run = {};
-  }
-}
-
-/// Whether the window is to be started again after `error`, and in which micro-batches.
-bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exception& error) {
+/// Prepares the window to start again after it ran out of memory, in smaller micro-batches if the
+/// retries decide so; throws their error if nothing is left to try.
+void restart(const WindowFlow& flow, WindowRequest& request, const std::exception_ptr& cause) {
   std::vector<batch::Range>& micro_batches = request.micro_batches;
-  const bool may_retry = flow.retries.enabled() && !micro_batches.empty() && !flow.window.is_torn();
-  if (!may_retry || !memory::is_out_of_memory(error)) return false;
   request.started.reset();
-  const auto decision =
-      flow.retries.window_failed(request.index, micro_batches.front().size(), error);
-  if (decision.action == memory::Recovery::Action::split)
-    micro_batches = batch::split_again(micro_batches, decision.micro_batch);
-  return true;
+  request.fills = 0;
+  try {
+    std::rethrow_exception(cause);
+  } catch (const std::exception& error) {
+    const auto decision =
+        flow.retries.window_failed(request.index, micro_batches.front().size(), error);
+    if (decision.action == memory::Recovery::Action::split)
+      micro_batches = batch::split_again(micro_batches, decision.micro_batch);
+  }
 }
 
 }  // namespace
@@ -119,15 +135,31 @@ bool begins_anew(const WindowFlow& flow, WindowRequest& request, const std::exce
 WindowRun run_window(const WindowFlow& flow, WindowRequest request) {
   if (flow.kept != nullptr) *flow.kept = request.started;
   flow.retries.start();
-  while (true) {
-    try {
-      WindowRun run = attempt(flow, request);
-      tell_story(flow);
-      run.out_of_memory = flow.retries.count();
-      run.retries += flow.retries.count();
-      return run;
-    } catch (const std::exception& error) {
-      if (!begins_anew(flow, request, error)) throw;
+  flow.window.discard();
+  request.fills = 0;
+  for (WindowRun run;;) {
+    const WindowOutcome outcome = attempt(flow, request, run);
+    switch (next_attempt(outcome, flow.retries.enabled() && !request.micro_batches.empty())) {
+      case NextAttempt::none:
+        run.interrupted = std::holds_alternative<outcome::Interrupted>(outcome);
+        report_retries(flow);
+        run.out_of_memory = flow.retries.count();
+        run.retries += request.fills + flow.retries.count();
+        return run;
+      case NextAttempt::fill_rest:
+        run = begun_by(std::move(run));
+        break;
+      case NextAttempt::fill_again:
+        ++request.fills;
+        request.started.reset();
+        run = {};
+        break;
+      case NextAttempt::restart:
+        restart(flow, request, std::get<outcome::Failed>(outcome).error);
+        run = {};
+        break;
+      case NextAttempt::fail:
+        std::rethrow_exception(std::get<outcome::Failed>(outcome).error);
     }
   }
 }

@@ -97,7 +97,7 @@ TEST(RunWindow, FillsAgainAsOftenAsTheRunnerAsksBeforeAndAfterTheClose) {
   EXPECT_TRUE(run.gradient);
 }
 
-TEST(RunWindow, BeginsAnewWhereMemoryRunsOutAndThenSplits) {
+TEST(RunWindow, StartsAgainIfMemoryRunsOutAndThenSplits) {
   Flow flow({{.out_of_memory = true}, {.out_of_memory = true}, {}});
   const WindowRun run = flow.run();
   EXPECT_THAT(flow.runner.sizes, ElementsAre(4, 4, 2));
@@ -108,7 +108,7 @@ TEST(RunWindow, BeginsAnewWhereMemoryRunsOutAndThenSplits) {
   EXPECT_TRUE(flow.recorder->has_event("out_of_memory"));
 }
 
-TEST(RunWindow, LeavesNothingBehindWhereItFailsOrIsInterrupted) {
+TEST(RunWindow, LeavesNothingBehindIfItFailsOrIsInterrupted) {
   Flow failing(std::deque<Answer>{{.fails = true}});
   EXPECT_THROW(failing.run(), std::runtime_error);
   Flow without_retries(std::deque<Answer>{{.out_of_memory = true}}, false);
