@@ -62,6 +62,7 @@ nlohmann::json to_json(const proof::SkippedSplit& split) {
 nlohmann::json to_json(const proof::StepsResult& steps) {
   return {{"steps", steps.steps},
           {"splits", steps.splits},
+          {"stepper", steps.stepper},
           {"parameter", steps.parameter},
           {"relative_error", finite(steps.relative_error)},
           {"bound", finite(steps.bound)},

@@ -1,6 +1,9 @@
 // Ranks and the stages of a pipeline, as threads of this process: a fault in one of them is found.
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <utility>
+
 #include "accrue/core/error.h"
 #include "changed_model.h"
 #include "configs_to_verify.h"
@@ -42,8 +45,46 @@ ChangedModel::Fault skips_its_norm() {
   }};
 }
 
+/// Training's parts, except that one rank of several takes other steps.
+class StepsOfOneRank final : public TrainingParts {
+ public:
+  using Step = std::function<void(optim::Optimizer&, accum::MeanGradient&&, train::OptimConfig)>;
+  StepsOfOneRank(std::int64_t rank, Step step) : rank_(rank), step_(std::move(step)) {}
+
+  void step(optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
+            const train::OptimConfig& config, RankSlice rank) const override {
+    if (rank.world == 1 || rank.rank != rank_) {
+      TrainingParts::step(optimizer, std::move(gradient), config, rank);
+    } else {
+      step_(optimizer, std::move(gradient), config);
+    }
+  }
+
+ private:
+  std::int64_t rank_;
+  Step step_;
+};
+
 class RankFaults : public testing::ConfigsToVerify {
  protected:
+  static Report verified_by_two(const train::Config& config, const TrainingParts& parts) {
+    train::Workload work = train::open_workload(config);
+    work.ranks = train::ranks_that_share(config, 2);
+    return verify_workload(std::move(work), {.ranks = 2}, parts);
+  }
+  /// Expects steps of rank 1 that differ to be the cause, and the same config to be equal without.
+  static void expect_steps_found(const train::Config& config, const StepsOfOneRank::Step& step) {
+    const Report broken = verified_by_two(config, StepsOfOneRank(1, step));
+    EXPECT_FALSE(broken.equal);
+    EXPECT_EQ(to_string(broken.cause), to_string(Cause::unknown)) << why(broken);
+    ASSERT_TRUE(broken.steps);
+    EXPECT_FALSE(broken.steps->equal) << why(broken);
+    // The ranks have the same parameters again if each steps a part of them.
+    const bool is_divided = config.dist.shard != train::Shard::none;
+    EXPECT_EQ(broken.steps->stepper, is_divided ? "rank 0 of 2" : "rank 1 of 2") << why(broken);
+    const Report sound = verified_by_two(config, training_parts());
+    EXPECT_TRUE(sound.equal) << why(sound);
+  }
   /// Compares a run of 2 ranks, the second of which has a fault.
   static SplitResult compared(const train::Config& config, const ChangedModel::Fault& fault) {
     train::Workload work = train::open_workload(config);
@@ -122,11 +163,43 @@ TEST_F(RankFaults, SoundRanksAreEqualHoweverTheyAddUp) {
       }
 }
 
+TEST_F(RankFaults, StepsThatARankTakesOtherwiseAreFound) {
+  train::Config config = of_text();
+  config.optim.clip = 0.5;
+  for (const auto shard : {train::Shard::none, train::Shard::optimizer}) {
+    config.dist.shard = shard;
+    SCOPED_TRACE(to_string(shard));
+    // As if it clipped by the norm of its own part.
+    expect_steps_found(config, [](optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
+                                  const train::OptimConfig& of_run) {
+      gradient.clip(of_run.clip * 0.7);
+      optimizer.step(std::move(gradient), of_run.lr);
+    });
+    expect_steps_found(config, [](optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
+                                  const train::OptimConfig& of_run) {
+      gradient.clip(of_run.clip);
+      optimizer.step(std::move(gradient), of_run.lr * 1.1);
+    });
+  }
+}
+
+TEST_F(RankFaults, ARankThatMissesAStepIsFound) {
+  expect_steps_found(of_text(),
+                     [missed = false](optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
+                                      const train::OptimConfig& of_run) mutable {
+                       if (!std::exchange(missed, true)) return;
+                       gradient.clip(of_run.clip);
+                       optimizer.step(std::move(gradient), of_run.lr);
+                     });
+}
+
 TEST_F(RankFaults, VerifyComparesRanksThatAreAskedForAndStagesOfTheConfig) {
   train::Config config = of_text();
   const Report of_ranks = verify_config(config, {.ranks = 3});
   EXPECT_TRUE(of_ranks.equal) << why(of_ranks);
   EXPECT_NE(named(of_ranks, "3 ranks, micro-batches of 4"), nullptr);
+  ASSERT_TRUE(of_ranks.steps);
+  EXPECT_THAT(of_ranks.steps->splits, HasSubstr("also by 3 ranks"));
   config.dist.stages = 2;
   config.memory.recompute = Recompute::full;
   const Report of_stages = verify_config(config);

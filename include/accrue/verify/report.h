@@ -117,6 +117,7 @@ struct LoosestBound {
 struct StepsResult {
   std::int64_t steps = 0;
   std::string splits;  ///< "micro-batches of 4 and of 2, against torch::optim"
+  std::string stepper;  ///< who took the steps that differ most: "one process" or "rank 1 of 2"
   std::string parameter;
   double relative_error = 0;
   double bound = 0;  ///< from the same steps with the start perturbed by one unit of rounding

@@ -216,9 +216,25 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
 
 Gradients ConfigSubject::by_ranks(std::int64_t ranks, const train::MicroDecision& micro) {
   const KeepState keep(trained_, model_.buffers());  // ranks' threads share the generator
+  return window_of_ranks(work_, copies_of_model(ranks), micro);
+}
+
+std::vector<std::vector<at::Tensor>> ConfigSubject::after_steps_of_ranks(
+    std::int64_t ranks, const train::MicroDecision& micro,
+    const std::vector<batch::Range>& windows) {
+  const KeepState keep(trained_, model_.buffers());
+  const train::Workload work{.config = with_exact_moments(config_, StepsBy::buffer),
+                             .data = work_.data,
+                             .schedule = work_.schedule,
+                             .ranks = work_.ranks};
+  return parameters_after_steps_of_ranks(work, copies_of_model(ranks), micro, windows, parts_);
+}
+
+std::vector<std::unique_ptr<models::Model>> ConfigSubject::copies_of_model(
+    std::int64_t count) const {
   std::vector<std::unique_ptr<models::Model>> copies;
-  while (std::ssize(copies) < ranks) copies.push_back(copy_of(model_, config_, parts_));
-  return window_of_ranks(work_, std::move(copies), micro);
+  while (std::ssize(copies) < count) copies.push_back(copy_of(model_, config_, parts_));
+  return copies;
 }
 
 Gradients ConfigSubject::autograd_pass(batch::Range part, std::int64_t window,
@@ -326,8 +342,7 @@ std::vector<at::Tensor> ConfigSubject::after_steps(const std::vector<Parts>& win
   for (std::size_t i = 0; i < windows.size(); ++i) {
     train::WindowRun run = window.run(static_cast<std::int64_t>(i), windows[i]);
     if (!run.gradient) continue;
-    if (config.optim.clip > 0) run.gradient->clip(config.optim.clip);
-    optimizer->step(std::move(*run.gradient), config.optim.lr);
+    parts_.step(*optimizer, std::move(*run.gradient), config.optim, {0, 1});
   }
   return copies_of(trained_);
 }

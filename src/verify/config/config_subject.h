@@ -65,6 +65,7 @@ class ConfigSubject : public Subject {
   std::string compute() const { return std::string(to_string(config_.precision.compute)); }
   /// Sets training's recomputation, once it is planned.
   void set_recompute(Recompute recompute) { recompute_ = recompute; }
+  Recompute recompute() const { return recompute_; }
   bool takes_statistics_of_window() const override { return exact_; }
   /// Whether training folds gradients into its optimizer, without sums.
   bool folds() const;
@@ -94,6 +95,11 @@ class ConfigSubject : public Subject {
   std::vector<at::Tensor> after_steps(const std::vector<Parts>& windows,
                                       const Conditions& conditions = {},
                                       StepsBy by = StepsBy::buffer);
+  /// Parameters after an optimizer step for each of `windows` by `ranks` ranks, by rank, from the
+  /// current ones (parameters_after_steps_of_ranks). Like after_steps() it keeps moments in fp32.
+  std::vector<std::vector<at::Tensor>> after_steps_of_ranks(
+      std::int64_t ranks, const train::MicroDecision& micro,
+      const std::vector<batch::Range>& windows);
   /// Parameters after the steps of a ReferenceOptimizer for each of `windows`, each one plain pass,
   /// from the current ones, which are restored, with the random numbers of the run's window i.
   std::vector<at::Tensor> after_reference_steps(const std::vector<batch::Range>& windows,
@@ -105,6 +111,7 @@ class ConfigSubject : public Subject {
   DataCheck check_data(const Parts& parts) const;
 
  private:
+  std::vector<std::unique_ptr<models::Model>> copies_of_model(std::int64_t count) const;
   Gradients autograd_pass(batch::Range part, std::int64_t window, const Conditions& conditions,
                           const kernels::Operations& operations);
   bool counts(std::int64_t draw) const;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "core/words.h"
 #include "train/ranks/meeting.h"
 #include "train/ranks/ranks.h"
+#include "train/ranks/run_optimizer.h"
 #include "verify/comparison.h"
 #include "verify/config/trained_window.h"
 
@@ -64,49 +66,72 @@ class SharedThreads {
   std::int64_t all_, each_;
 };
 
-/// One rank's part in the window, on a separate thread.
+/// One rank's part in the windows, on a separate thread.
 class Rank {
  public:
+  /// Only a rank that `steps` has state of an optimizer.
   Rank(std::shared_ptr<distributed::Group> group, train::Workload work,
-       const train::MicroDecision& micro)
+       const train::MicroDecision& micro, bool steps)
       : ranks_(std::move(group)), work_(std::move(work)), micro_(micro) {
     work_.slice = ranks_.slice(work_.config);
     ranks_.begin(work_, "", {});
     state_.ranks.assign(static_cast<std::size_t>(ranks_.world()),
                         {.micro_batch = micro.samples, .recompute = micro.recompute});
-    const NamedParameters parameters = work_.model->parameters();
-    optimizer_ = optim::make_sgd(parameters, optim::default_groups(parameters, 0, false),
-                                 {.momentum = 0});  // which takes no step
+    if (steps) {
+      optimizer_ = std::make_unique<train::RunOptimizer>(ranks_, work_);
+    } else {
+      const NamedParameters parameters = work_.model->parameters();
+      without_state_ =
+          optim::make_sgd(parameters, optim::default_groups(parameters, 0, false), {.momentum = 0});
+    }
     loader_ = std::make_unique<data::Loader>(work_.data.train,
                                              train::make_sampler(work_.config, *work_.data.train));
     buffer_ = train::make_gradient_buffer(work_.config, *work_.model);
-    parallelism_ = train::make_parallelism({.config = work_.config,
-                                            .ranks = ranks_,
-                                            .model = *work_.model,
-                                            .optimizer = *optimizer_,
-                                            .sharded = nullptr,
-                                            .buffer = buffer_,
-                                            .loader = *loader_,
-                                            .state = state_,
-                                            .micro_batch = micro.samples,
-                                            .total_steps = 1,
-                                            .log = log_,
-                                            .control = control_});
+    parallelism_ =
+        train::make_parallelism({.config = work_.config,
+                                 .ranks = ranks_,
+                                 .model = *work_.model,
+                                 .optimizer = steps ? optimizer_->whole() : *without_state_,
+                                 .sharded = steps ? optimizer_->sharded() : nullptr,
+                                 .buffer = buffer_,
+                                 .loader = *loader_,
+                                 .state = state_,
+                                 .micro_batch = micro.samples,
+                                 .total_steps = 1,
+                                 .log = log_,
+                                 .control = control_});
     window_ = std::make_unique<TrainedWindow>(
         TrainedWindowContext{work_.config, *work_.model, *loader_, buffer_, work_.config.run.seed,
                              *parallelism_},
         train::RunnerOptions{.recompute = micro.recompute});
   }
 
-  void run() {
+  void run_window() {
     const batch::Range all = work_.schedule.window(0);
     // Buckets begin in the order of the first window, which is reduced at its close. If passes
     // interleave, all windows are.
     if (work_.config.dist.reduce == train::Reduce::overlap && work_.config.dist.stages == 1 &&
         !train::is_layered(work_.config, *work_.model))
-      run_share({all.begin, all.begin + 1});
-    run_ = run_share(all);
+      run_share(0, {all.begin, all.begin + 1});
+    run_ = run_share(0, all);
     ranks_.finish();
+  }
+
+  void take_steps(const std::vector<batch::Range>& windows, const TrainingParts& parts) {
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      train::WindowRun run = run_share(static_cast<std::int64_t>(i), windows[i]);
+      if (run.gradient)
+        parts.step(optimizer_->whole(), std::move(*run.gradient), work_.config.optim,
+                   {ranks_.rank(), ranks_.world()});
+    }
+    ranks_.finish();
+  }
+
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> copies;
+    for (const NamedParameter& parameter : optim::trained_of(work_.model->parameters()))
+      copies.push_back(parameter.tensor.detach().clone());
+    return copies;
   }
 
   /// Adds this rank's part of the sums to `result`, and the totals of all ranks.
@@ -128,10 +153,10 @@ class Rank {
   }
 
  private:
-  train::WindowRun run_share(batch::Range range) {
+  train::WindowRun run_share(std::int64_t index, batch::Range range) {
     train::WindowRun run =
-        window_->run(0, batch::split(parallelism_->share(range), micro_.samples));
-    parallelism_->window_done(0, run);
+        window_->run(index, batch::split(parallelism_->share(range), micro_.samples));
+    parallelism_->window_done(index, run);
     return run;
   }
 
@@ -141,21 +166,13 @@ class Rank {
   train::TrainState state_;
   train::RunLog log_;
   train::RunControl control_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<train::RunOptimizer> optimizer_;   ///< null unless it steps
+  std::unique_ptr<optim::Optimizer> without_state_;  ///< null if it steps
   std::unique_ptr<data::Loader> loader_;
   std::shared_ptr<accum::GradientBuffer> buffer_;
   std::unique_ptr<train::Parallelism> parallelism_;
   std::unique_ptr<TrainedWindow> window_;
   train::WindowRun run_;
-};
-
-/// The objects that ranks share: their store, and their results.
-struct Meeting {
-  distributed::Launch launch;
-  distributed::GroupOptions options;
-  std::mutex mutex;
-  Gradients result;
-  std::exception_ptr first_error;  ///< the others only report that there was one
 };
 
 /// Ranks that are threads share a GPU if the model is on one, which NCCL refuses.
@@ -165,18 +182,26 @@ distributed::GroupOptions options_of(const train::Config& config) {
   return options;
 }
 
+/// What each rank does, on its own thread.
+using RankTask = std::function<void(std::shared_ptr<distributed::Group>, train::Workload)>;
+
+/// The objects that ranks share: their store, and the first error.
+struct Meeting {
+  distributed::Launch launch;
+  distributed::GroupOptions options;
+  std::mutex mutex;
+  std::exception_ptr first_error;  ///< the others only report that there was one
+};
+
 void run_rank(Meeting& meeting, int index, std::int64_t threads, train::Workload work,
-              const train::MicroDecision& micro) {
+              const RankTask& task) {
   std::shared_ptr<distributed::Group> group;
   try {
     distributed::Launch launch = meeting.launch;
     launch.rank = launch.local_rank = index;
     group = distributed::connect(launch, meeting.options);
     train::use_up_to(threads);
-    Rank rank(group, std::move(work), micro);
-    rank.run();
-    const std::scoped_lock lock(meeting.mutex);
-    rank.add_to(meeting.result);
+    task(group, std::move(work));
   } catch (const std::exception& error) {
     {
       const std::scoped_lock lock(meeting.mutex);
@@ -184,6 +209,46 @@ void run_rank(Meeting& meeting, int index, std::int64_t threads, train::Workload
     }
     if (group) group->fail(error.what());
   }
+}
+
+/// Runs `task` for each of `models`, as ranks of `work` that are threads of this process, and
+/// throws the first exception of a rank.
+void run_on_ranks(const train::Workload& work, std::vector<std::unique_ptr<models::Model>> models,
+                  const RankTask& task) {
+  const std::int64_t ranks = std::ssize(models);
+  Meeting meeting{.launch = {.world = static_cast<int>(ranks),
+                             .local_world = static_cast<int>(ranks),
+                             .master_addr = kLoopback,
+                             .master_port = free_port()},
+                  .options = options_of(work.config)};
+  {
+    const SharedThreads shared(ranks);
+    // Ranks wait for each other: either all of them begin, or none.
+    std::promise<bool> are_all_there;
+    const std::shared_future<bool> begin = are_all_there.get_future().share();
+    std::vector<std::jthread> threads;
+    for (std::unique_ptr<models::Model>& model : models) {
+      const auto index = static_cast<int>(threads.size());
+      threads.push_back(start_thread<std::jthread>([&, index, own = std::move(model)]() mutable {
+        if (!begin.get()) return;
+        run_rank(meeting, index, shared.each(),
+                 {.config = config_of_rank(work.config),
+                  .data = work.data,
+                  .schedule = work.schedule,
+                  .model = std::move(own),
+                  .ranks = work.ranks},
+                 task);
+      }));
+    }
+    const bool all = std::ranges::all_of(threads, &std::jthread::joinable);
+    are_all_there.set_value(all);
+    if (!all)
+      throw runtime_error("verify with ranks", "a thread for each of " + counted(ranks, "rank"),
+                          "a system that starts no more",
+                          "fewer --ranks, or a higher limit on processes (ulimit -u, pids.max of "
+                          "the control group)");
+  }
+  if (meeting.first_error) std::rethrow_exception(meeting.first_error);
 }
 
 /// Zeros, to which the parts of ranks are added.
@@ -213,47 +278,36 @@ Gradients window_of_ranks(const train::Workload& work,
                           std::vector<std::unique_ptr<models::Model>> models,
                           const train::MicroDecision& micro) {
   const std::int64_t ranks = std::ssize(models);
-  Meeting meeting{.launch = {.world = static_cast<int>(ranks),
-                             .local_world = static_cast<int>(ranks),
-                             .master_addr = kLoopback,
-                             .master_port = free_port()},
-                  .options = options_of(work.config),
-                  .result = nothing_of(*models.front())};
-  {
-    const SharedThreads shared(ranks);
-    // Ranks wait for each other: either all of them begin, or none.
-    std::promise<bool> are_all_there;
-    const std::shared_future<bool> begin = are_all_there.get_future().share();
-    std::vector<std::jthread> threads;
-    for (std::unique_ptr<models::Model>& model : models) {
-      const auto index = static_cast<int>(threads.size());
-      threads.push_back(start_thread<std::jthread>([&, index, own = std::move(model)]() mutable {
-        if (!begin.get()) return;
-        run_rank(meeting, index, shared.each(),
-                 {.config = config_of_rank(work.config),
-                  .data = work.data,
-                  .schedule = work.schedule,
-                  .model = std::move(own),
-                  .ranks = work.ranks},
-                 micro);
-      }));
-    }
-    const bool all = std::ranges::all_of(threads, &std::jthread::joinable);
-    are_all_there.set_value(all);
-    if (!all)
-      throw runtime_error("verify with ranks", "a thread for each of " + counted(ranks, "rank"),
-                          "a system that starts no more",
-                          "fewer --ranks, or a higher limit on processes (ulimit -u, pids.max of "
-                          "the control group)");
-  }
-  if (meeting.first_error) std::rethrow_exception(meeting.first_error);
+  Gradients result = nothing_of(*models.front());
+  std::mutex mutex;
+  run_on_ranks(work, std::move(models),
+               [&](std::shared_ptr<distributed::Group> group, train::Workload own) {
+                 Rank rank(std::move(group), std::move(own), micro, /*steps=*/false);
+                 rank.run_window();
+                 const std::scoped_lock lock(mutex);
+                 rank.add_to(result);
+               });
   // The reduction adds as many sums again as there are ranks.
-  Gradients& result = meeting.result;
   for (std::size_t i = 0; i < result.sums.size(); ++i)
     result.accumulation_errors[i] += static_cast<double>(ranks) *
                                      unit_roundoff(result.sums[i].scalar_type()) *
                                      l2_norm(result.sums[i]);
-  return std::move(result);
+  return result;
+}
+
+std::vector<std::vector<at::Tensor>> parameters_after_steps_of_ranks(
+    const train::Workload& work, std::vector<std::unique_ptr<models::Model>> models,
+    const train::MicroDecision& micro, const std::vector<batch::Range>& windows,
+    const TrainingParts& parts) {
+  std::vector<std::vector<at::Tensor>> result(models.size());
+  run_on_ranks(work, std::move(models),
+               [&](std::shared_ptr<distributed::Group> group, train::Workload own) {
+                 const auto index = static_cast<std::size_t>(group->rank());
+                 Rank rank(std::move(group), std::move(own), micro, /*steps=*/true);
+                 rank.take_steps(windows, parts);
+                 result.at(index) = rank.parameters();
+               });
+  return result;
 }
 
 }  // namespace accrue::proof

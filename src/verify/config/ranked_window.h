@@ -9,6 +9,7 @@
 #include "accrue/models/model.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
+#include "verify/config/training_parts.h"
 #include "verify/subject.h"
 
 namespace accrue::proof {
@@ -27,5 +28,14 @@ std::optional<std::string> why_ranks_are_skipped(const train::Config& config, st
 Gradients window_of_ranks(const train::Workload& work,
                           std::vector<std::unique_ptr<models::Model>> models,
                           const train::MicroDecision& micro);
+
+/// The trained parameters of each rank, by rank, after an optimizer step for each of `windows` by
+/// the same threads. The ranks step as `work.config` states: each all parameters, or each its part
+/// of a divided optimizer. Window i has the random numbers of the run's window i. Throws as
+/// window_of_ranks() does.
+std::vector<std::vector<at::Tensor>> parameters_after_steps_of_ranks(
+    const train::Workload& work, std::vector<std::unique_ptr<models::Model>> models,
+    const train::MicroDecision& micro, const std::vector<batch::Range>& windows,
+    const TrainingParts& parts = training_parts());
 
 }  // namespace accrue::proof

@@ -7,6 +7,7 @@
 
 #include "accrue/train/custom.h"
 #include "core/words.h"
+#include "memory/out_of_memory.h"
 #include "train/config/gradient_folding.h"
 #include "verify/comparison.h"
 #include "verify/config/check_plan_input.h"
@@ -26,7 +27,7 @@ void move_vectors(const NamedParameters& parameters) {
     if (parameter.tensor.dim() < 2) at::Tensor(parameter.tensor).add_(start_of_vectors);
 }
 
-/// The results of steps by both methods, as movements from the start.
+/// The results of steps by all methods, as movements from the start.
 class Steps {
  public:
   Steps(ConfigSubject& subject, const StepsSplit& split)
@@ -34,8 +35,9 @@ class Steps {
     noise_.one_way = subject.rounds_elsewhere();
     move_vectors(subject.parameters());
     reference_ = by_reference(1);
-    ways_.push_back(moved_by(subject.after_steps(split.coarse)));
-    ways_.push_back(moved_by(subject.after_steps(split.fine, {}, split.fine_by)));
+    add("one process", subject.after_steps(split.coarse));
+    add("one process", subject.after_steps(split.fine, {}, split.fine_by));
+    if (split.ranks > 1) add_ranks();
   }
 
   void draw(std::uint64_t seed) {
@@ -44,22 +46,12 @@ class Steps {
         reference_, seed, subject_.rounds_elsewhere());
   }
 
-  /// Of the method that is farther from the reference.
-  Comparison compared() const {
-    Comparison worst;
-    for (const Gradients& way : ways_) {
-      Comparison one = compare(subject_.parameters(), way, reference_, noise_);
-      if (worst.parameters.empty() || one.difference().ratio > worst.difference().ratio)
-        worst = std::move(one);
-    }
-    return worst;
-  }
-
   StepsComparison judged() const {
-    const Comparison comparison = compared();
+    const auto [comparison, stepper] = farthest();
     const SplitResult of_all = result_of(split_.name, 0, 0, subject_.parameters(), comparison);
     StepsComparison judged{.result = {.steps = std::ssize(split_.coarse),
                                       .splits = split_.name,
+                                      .stepper = stepper,
                                       .parameter = of_all.parameter,
                                       .relative_error = of_all.relative_error,
                                       .bound = of_all.bound,
@@ -67,7 +59,8 @@ class Steps {
                                       .largest_bound = of_all.largest_bound,
                                       .equal = of_all.equal,
                                       .joint_bound = joint_bound(comparison),
-                                      .loosest = loosest_bound(subject_.parameters(), comparison)}};
+                                      .loosest = loosest_bound(subject_.parameters(), comparison)},
+                           .left_out = left_out_};
     judged.result.conclusive = judged.result.joint_bound <= most_conclusive_bound;
     double noticed = 0;
     for (const SmallestFault& fault :
@@ -78,6 +71,45 @@ class Steps {
   }
 
  private:
+  /// The movement of parameters by steps, and who took them.
+  struct Movement {
+    std::string stepper;
+    Gradients movement;
+  };
+  struct Farthest {
+    Comparison comparison;
+    std::string stepper;
+  };
+
+  Farthest farthest() const {
+    Farthest worst;
+    for (const Movement& one : movements_) {
+      Comparison comparison = compare(subject_.parameters(), one.movement, reference_, noise_);
+      if (worst.stepper.empty() ||
+          comparison.difference().ratio > worst.comparison.difference().ratio)
+        worst = {std::move(comparison), one.stepper};
+    }
+    return worst;
+  }
+
+  void add(std::string stepper, const std::vector<at::Tensor>& after) {
+    movements_.push_back({std::move(stepper), moved_by(after)});
+  }
+
+  void add_ranks() {
+    try {
+      std::size_t rank = 0;
+      for (const std::vector<at::Tensor>& after :
+           subject_.after_steps_of_ranks(split_.ranks, split_.ranks_micro, split_.whole))
+        add("rank " + std::to_string(rank++) + " of " + std::to_string(split_.ranks), after);
+    } catch (const std::exception& error) {
+      if (!memory::is_out_of_memory(error)) throw;
+      left_out_.push_back("optimizer steps by " + counted(split_.ranks, "rank") +
+                          ": a model and an optimizer for each do not fit into memory; a larger "
+                          "memory.budget has them");
+    }
+  }
+
   Gradients by_reference(double weighting) {
     return moved_by(subject_.after_reference_steps(split_.whole, {.weighting = weighting}));
   }
@@ -99,7 +131,8 @@ class Steps {
   const StepsSplit& split_;
   const KeepParameters keep_;
   Gradients reference_;
-  std::vector<Gradients> ways_;
+  std::vector<Movement> movements_;
+  std::vector<std::string> left_out_;
   Noise noise_;
 };
 
@@ -143,6 +176,16 @@ StepsSplit split_steps(const ConfigSubject& subject, const train::Workload& work
     split.fine.push_back(batch::split(range, fine));
   }
   return split;
+}
+
+void add_steps_of_ranks(StepsSplit& split, const train::Workload& work, std::int64_t ranks,
+                        Recompute recompute) {
+  split.ranks = ranks;
+  split.ranks_micro = {.samples = split.coarse.front().front().size(), .recompute = recompute};
+  split.name += work.config.dist.stages > 1 ? ", also by " + counted(ranks, "stage")
+                                            : ", also by " + counted(ranks, "rank");
+  if (work.config.dist.shard != train::Shard::none)
+    split.name += " with dist.shard = " + in_quotes(to_string(work.config.dist.shard));
 }
 
 StepsComparison compare_steps(ConfigSubject& subject, const StepsSplit& split) {

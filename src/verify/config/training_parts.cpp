@@ -1,5 +1,7 @@
 #include "verify/config/training_parts.h"
 
+#include <utility>
+
 #include "train/ranks/single_process.h"
 #include "train/workload/workload.h"
 
@@ -16,6 +18,12 @@ std::unique_ptr<optim::Optimizer> TrainingParts::optimizer(const train::Config& 
 
 std::unique_ptr<train::Parallelism> TrainingParts::parallelism() const {
   return std::make_unique<train::SingleProcess>();
+}
+
+void TrainingParts::step(optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
+                         const train::OptimConfig& config, RankSlice /*rank*/) const {
+  if (config.clip > 0) gradient.clip(config.clip);
+  optimizer.step(std::move(gradient), config.lr);
 }
 
 const TrainingParts& training_parts() {

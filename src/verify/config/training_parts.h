@@ -9,8 +9,8 @@
 namespace accrue::proof {
 
 /// The parts of training that a verification uses besides the flow of a window: they make copies of
-/// the model and optimizers, and close windows. By default training's own; an override is verified
-/// in their place. It must outlive the verification.
+/// the model and optimizers, close windows, and take steps. By default training's own; an override
+/// is verified in their place. It must outlive the verification.
 class TrainingParts {
  public:
   virtual ~TrainingParts() = default;
@@ -21,6 +21,10 @@ class TrainingParts {
                                                       const NamedParameters& trained) const;
   /// How a process that does not share its windows closes them.
   virtual std::unique_ptr<train::Parallelism> parallelism() const;
+  /// Clips the gradient and takes one step at the config's learning rate, as training does. `rank`
+  /// is the process among those that share the window; {0, 1} if it is alone.
+  virtual void step(optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
+                    const train::OptimConfig& config, RankSlice rank) const;
 };
 
 /// Training's own parts.

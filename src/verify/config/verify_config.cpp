@@ -99,6 +99,9 @@ class ConfigVerification {
     report_.left_out.push_back(what);
   }
 
+  /// Whether ranks, or stages, share the window, and their sums are compared.
+  bool is_shared() const { return ranks_ > 1 && !why_ranks_are_skipped(work_.config, ranks_); }
+
   bool differs() const { return findings_.exceed() || close_.differ() || steps_differ(); }
   bool steps_differ() const { return report_.steps && !report_.steps->equal; }
 
@@ -127,12 +130,11 @@ class ConfigVerification {
   }
 
   void make_plan(std::int64_t micro) {
-    const bool shared = ranks_ > 1 && !why_ranks_are_skipped(work_.config, ranks_);
-    plan_ = plan_checks(
-        plan_input(work_, {.samples = subject_.samples(),
-                           .micro_batch = micro,
-                           .other_windows = std::int64_t{subject_.folds()} + std::int64_t{shared},
-                           .thorough = options_.thorough}));
+    plan_ = plan_checks(plan_input(
+        work_, {.samples = subject_.samples(),
+                .micro_batch = micro,
+                .other_windows = std::int64_t{subject_.folds()} + std::int64_t{is_shared()},
+                .thorough = options_.thorough}));
     plan_.subset = std::min(plan_.subset, limit_);
     report_.times = {.windows = plan_.windows};
     tell("about the work of " + number(plan_.windows) + " windows of training");
@@ -256,9 +258,12 @@ class ConfigVerification {
     const StepsToCompare compared = steps_to_compare(work_.config, what, samples);
     for (const std::string& line : compared.left_out) leave_out(line);
     if (!compared.any) return;
-    const StepsSplit split = split_steps(subject_, work_, plan_.steps, samples);
+    StepsSplit split = split_steps(subject_, work_, plan_.steps, samples);
+    if (is_shared() && !subject_.folds())
+      add_steps_of_ranks(split, work_, ranks_, subject_.recompute());
     tell(what + ", " + split.name);
     const StepsComparison steps = compare_steps(subject_, split);
+    for (const std::string& line : steps.left_out) leave_out(line);
     report_.steps = steps.result;
     power_.steps.push_back(steps.smallest_fault);
   }
@@ -337,7 +342,7 @@ class ConfigVerification {
     if (report_.cause == Cause::none && steps_differ())
       blame(report_, {.place = Place::steps,
                       .evidence = {"steps that differ: " + report_.steps->splits + ", most in " +
-                                   report_.steps->parameter},
+                                   report_.steps->parameter + " on " + report_.steps->stepper},
                       .error = report_.steps->relative_error,
                       .bound = report_.steps->bound});
     for (const std::string& name : subject_.moved_frozen_parameters())
