@@ -18,6 +18,7 @@
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
+#include "core/words.h"
 #include "memory/out_of_memory.h"
 #include "verify/config/against_cpu.h"
 #include "verify/config/verify_config.h"
@@ -62,6 +63,7 @@ nlohmann::json to_json(const proof::SkippedSplit& split) {
 nlohmann::json to_json(const proof::StepsResult& steps) {
   return {{"steps", steps.steps},
           {"splits", steps.splits},
+          {"ranks", steps.ranks},
           {"stepper", steps.stepper},
           {"parameter", steps.parameter},
           {"relative_error", finite(steps.relative_error)},
@@ -142,7 +144,8 @@ Line line_of(const proof::SplitResult& split) {
 }
 
 Line line_of(const proof::StepsResult& steps) {
-  return {.split = std::to_string(steps.steps) + " optimizer steps",
+  const std::string by = steps.ranks > 1 ? ", also by " + counted(steps.ranks, "rank") : "";
+  return {.split = std::to_string(steps.steps) + " optimizer steps" + by,
           .largest_error = scientific(steps.largest_error),
           .its_bound = scientific(steps.largest_bound),
           .nearest = steps.parameter,

@@ -116,8 +116,9 @@ struct LoosestBound {
 /// far the parameters are apart, relative to how far they moved.
 struct StepsResult {
   std::int64_t steps = 0;
-  std::string splits;  ///< "micro-batches of 4 and of 2, against torch::optim"
-  std::string stepper;  ///< who took the steps that differ most: "one process" or "rank 1 of 2"
+  std::string splits;      ///< "micro-batches of 4 and of 2, against torch::optim"
+  std::int64_t ranks = 1;  ///< that took the same steps together; 1: none did
+  std::string stepper;     ///< who took the steps that differ most: "one process" or "rank 1 of 2"
   std::string parameter;
   double relative_error = 0;
   double bound = 0;  ///< from the same steps with the start perturbed by one unit of rounding

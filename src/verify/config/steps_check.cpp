@@ -51,6 +51,7 @@ class Steps {
     const SplitResult of_all = result_of(split_.name, 0, 0, subject_.parameters(), comparison);
     StepsComparison judged{.result = {.steps = std::ssize(split_.coarse),
                                       .splits = split_.name,
+                                      .ranks = split_.ranks,
                                       .stepper = stepper,
                                       .parameter = of_all.parameter,
                                       .relative_error = of_all.relative_error,
