@@ -81,7 +81,7 @@ class Job:
 
 
 def programs_of(arguments: argparse.Namespace) -> Programs:
-    built = arguments.tests or pathlib.Path(arguments.program).resolve().parent / "tests"
+    built = (arguments.tests or pathlib.Path(arguments.program).parent / "tests").resolve()
     in_ranks = built / "integration" / "ranks"
     root = pathlib.Path(__file__).resolve().parents[2]
     return Programs(in_ranks / "store_host", built / "faults" / "libfault_points.so", built / "faults" / "libfailing_calls.so",
@@ -100,6 +100,7 @@ def missing(job: Job, arguments: argparse.Namespace) -> str:
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:
     """Raises Refusal if one is asked for that would not run."""
     asked, jobs = arguments.only or [], []
+    program = str(pathlib.Path(arguments.program).resolve())  # campaigns run it in folders of their own
     for name, entry in CAMPAIGNS.items():
         count = arguments.count or (entry.short if arguments.short else entry.count)
         if asked and name not in asked:
@@ -108,11 +109,11 @@ def jobs_of(arguments: argparse.Namespace) -> list[Job]:
             if asked:
                 raise Refusal(f"{name}: expected a campaign with a short form, received one without; try it without --short, or with --count")
             continue
-        options = Options(arguments.program, count, arguments.seed, arguments.jobs, programs_of(arguments))
+        options = Options(program, count, arguments.seed, arguments.jobs, programs_of(arguments))
         jobs.append(Job(name, functools.partial(entry.run, options), entry.needs))
     for name, (run, needs) in SOAKS.items():
         if name in asked:
-            options = Options(arguments.program, 1, arguments.seed, 1, programs_of(arguments))
+            options = Options(program, 1, arguments.seed, 1, programs_of(arguments))
             jobs.append(Job(name, functools.partial(run, options, arguments.minutes), needs))
     for job in jobs if asked else []:
         if lacks := missing(job, arguments):

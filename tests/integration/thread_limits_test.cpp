@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <vector>
 
 #include "accrue_program.h"
 #include "core/atomic_file.h"
@@ -15,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -123,6 +125,21 @@ TEST_F(ThreadLimits, MoreThreadsThanStartAreRefusedBeforeAnythingIsWritten) {
   EXPECT_THAT(result.errors, AllOf(HasSubstr("--run.threads=" + most), HasSubstr("pids.max")));
   const auto within = accrue_within(limit, {"train", "run.toml", "--run.threads=" + most});
   EXPECT_EQ(within.status, 0) << within.errors;
+}
+
+/// Within each limit a run trains or is refused: a library that is refused a thread ends the
+/// process.
+TEST_F(ThreadLimits, NoLimitEndsARunOfFewThreads) {
+  constexpr std::int64_t enough = 8;
+  std::vector<int> statuses;
+  for (std::int64_t limit = 1; limit <= enough; ++limit) {
+    const std::string out = "--run.out=within" + std::to_string(limit);
+    const auto result = accrue_within(limit, {"train", "run.toml", "--run.threads=2", out});
+    EXPECT_THAT(result.status, AnyOf(0, 2)) << limit << ": " << result.errors;
+    statuses.push_back(result.status);
+  }
+  EXPECT_EQ(statuses.front(), 2);
+  EXPECT_EQ(statuses.back(), 0);
 }
 
 TEST_F(ThreadLimits, ThreadsThatNobodyStatedAreAsManyAsStart) {

@@ -20,6 +20,7 @@ def that(name: str, status: int = 0, left_out: tinyrun.LeftOut | None = None, **
     def run(options: tinyrun.Options) -> int:
         if left_out:
             raise left_out
+        assert pathlib.Path(options.program).is_absolute(), options
         RAN.append(f"{name} {options.count}")
         return status
 
@@ -81,6 +82,13 @@ def check_what_is_asked_for(folder: pathlib.Path) -> None:
     expect(run(folder / "none", "--only", "whole"), 2, [], "expected the program accrue", "try make build")
 
 
+def check_where_it_runs(folder: pathlib.Path) -> None:
+    """As `make faults` and the long tests name the program; campaigns run it in folders of their own."""
+    with contextlib.chdir(folder):
+        expect(run(pathlib.Path(), "--only", "whole"), 0, ["whole 50"])
+        expect(run(pathlib.Path(), "--only", "soak-ranks", "--tests", "tests"), 2, [], f"expected {folder.resolve()}")
+
+
 def check_all_of_them(folder: pathlib.Path) -> None:
     expect(run(folder, "--short", names=("whole", "long-only")), 0, ["whole 5"])
     expect(run(folder, names=("whole", "long-only")), 0, ["whole 50", "long-only 50"])
@@ -106,6 +114,7 @@ def main() -> None:
         folder = pathlib.Path(name)
         (folder / "accrue").touch()
         check_what_is_asked_for(folder)
+        check_where_it_runs(folder)
         check_all_of_them(folder)
         check_what_is_built(folder)
 

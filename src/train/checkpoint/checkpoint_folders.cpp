@@ -61,6 +61,9 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
+/// Whether the name is taken, also by a link to nothing, which a folder cannot be renamed to.
+bool is_taken(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
+
 /// Swaps two folders in one step, so that a whole checkpoint is at `to` at any moment. Returns
 /// false if the file system (NFS, FUSE) does not support it.
 bool exchange(const fs::path& from, const fs::path& to) {
@@ -85,7 +88,7 @@ fs::path set_aside(const RunDirectory& run, std::int64_t step) {
   char name[32];
   std::snprintf(name, sizeof name, "best-%08lld", static_cast<long long>(step));
   fs::path place = run.checkpoints() / name;
-  for (int again = 2; fs::exists(place); ++again)
+  for (int again = 2; is_taken(place); ++again)
     place = run.checkpoints() / (std::string(name) + "-" + std::to_string(again));
   fs::rename(run.checkpoint(step), place);
   return place;
@@ -114,7 +117,7 @@ fs::path partial_of(const fs::path& checkpoint) {
 }
 
 void put_in_place(const fs::path& partial, const fs::path& checkpoint) {
-  if (!fs::exists(checkpoint)) {
+  if (!is_taken(checkpoint)) {
     fs::rename(partial, checkpoint);
   } else if (exchange(partial, checkpoint)) {
     fs::remove_all(partial);

@@ -28,17 +28,21 @@ namespace {
 /// Threads that a run starts besides its team: for samples, checkpoints and their copies.
 constexpr std::int64_t kHelperThreads = 3;
 
+/// The threads that exist for a team of this size, besides its first: those of libgomp, and as many
+/// of a pool that at::set_num_threads starts.
+std::int64_t kept_for(std::int64_t team) { return 2 * (team - 1); }
+
 /// The most threads that the system has to start for a team of this size. oneDNN opens regions of
 /// fewer threads, for which libgomp ends some, and starts others before those are gone; a region of
 /// one thread ends none.
 std::int64_t started_for(std::int64_t team) {
-  return team <= 2 ? team - 1 : 2 * (team - 1) + kHelperThreads;
+  return team <= 2 ? kept_for(team) : kept_for(team) + team - 1 + kHelperThreads;
 }
 
-/// The largest team of at most `wanted` threads that can be started when `present` exist.
+/// The largest team of at most `wanted` threads that can be started when one of `present` exists.
 std::int64_t possible_team(std::int64_t wanted, std::int64_t present) {
-  const std::int64_t others = present - 1;
-  const std::int64_t all = others + startable_threads(started_for(wanted) - others);
+  const std::int64_t kept = kept_for(present);
+  const std::int64_t all = kept + startable_threads(started_for(wanted) - kept);
   while (wanted > 1 && started_for(wanted) > all) --wanted;
   return wanted;
 }

@@ -81,6 +81,24 @@ TEST_F(CheckpointFolders, ASweepTakesWhatAKilledProcessWroteBesideTheRunsOwnFile
     EXPECT_TRUE(fs::exists(run().root() / name)) << name;
 }
 
+TEST_F(CheckpointFolders, ACheckpointTakesTheNameOfWhateverLiesThere) {
+  const fs::path folder = run().checkpoints();
+  const fs::path elsewhere = config_.run.out + "-elsewhere";
+  fs::create_directory(elsewhere);
+  fs::create_symlink(elsewhere / "nowhere", folder / "step-00000007");
+  fs::create_directory_symlink(elsewhere, folder / "step-00000008");
+  std::ofstream(folder / "step-00000009") << "a file";
+  for (const char* name : {"step-00000007", "step-00000008", "step-00000009"}) {
+    const fs::path partial = partial_of(folder / name);
+    fs::copy(folder / "step-00000006", partial);
+    put_in_place(partial, folder / name);
+    EXPECT_TRUE(fs::is_directory(fs::symlink_status(folder / name))) << name;
+    EXPECT_TRUE(fs::exists(folder / name / "manifest.json")) << name;
+    EXPECT_FALSE(fs::exists(fs::symlink_status(partial))) << name;
+  }
+  EXPECT_TRUE(fs::is_empty(elsewhere));
+}
+
 TEST_F(CheckpointFolders, ARunSweepsAsItStarts) {
   fs::create_directories(run().checkpoints() / ".step-00000002.removed");
   Trainer(config_).run({.resume = true});
