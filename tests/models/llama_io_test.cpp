@@ -185,6 +185,9 @@ TEST(LlamaConfig, PassesOverKeysWithoutEffect) {
            {"llama", "use_cache", false},
            {"llama", "sliding_window", 4},
            {"llama", "layer_types", nullptr},
+           {"gemma",
+            "layer_types",
+            {"full_attention", "attention", "full_attention", "full_attention"}},
            {"llama", "rope_interleaved", true},
            {"llama", "quantization_config", nullptr},
            {"llama", "per_layer_config", json::object()},
@@ -386,6 +389,11 @@ TEST(LlamaConfig, RefusesWhatThisModelIsNotByKey) {
            {"gemma2", "layer_types", {"full_attention"}},
            {"gemma2", "layer_types", {"chunked_attention", "x", "x", "x"}},
            {"mistral", "layer_types", {"sliding_attention"}},
+           {"llama", "layer_types", {"full_attention"}},
+           {"llama", "layer_types", {"full_attention", "chunked_attention", "x", "x"}},
+           {"gemma",
+            "layer_types",
+            {"full_attention", "sliding_attention", "full_attention", "full_attention"}},
            {"ministral", "layer_types", {"full_attention", "conv", "conv", "conv"}},
        }) {
     json config = config_of(model_type);

@@ -210,10 +210,18 @@ std::int64_t read_window(const ConfigFile& config, const Family& family) {
   return config.has("sliding_window") ? config.count_or("sliding_window", 0) : usual_llama_window;
 }
 
+/// transformers trains a llama or a gemma with local layers as one without, and cannot generate.
+void refuse_local_layers(const ConfigFile& config, std::int64_t layers) {
+  const auto is_global = [](std::int64_t) { return false; };
+  if (std::ranges::any_of(layers_that_are_local(config, layers, is_global), std::identity()))
+    throw config.wrong("layer_types", "full_attention of each layer, as this family has no other",
+                       local_layer);
+}
+
 /// transformers treats a mistral with layer_types as a ministral, which has local layers by them.
 void read_windows(const ConfigFile& config, const Family& family, std::int64_t layers,
                   LlamaVariant& variant) {
-  if (family.local == LocalLayers::none) return;
+  if (family.local == LocalLayers::none) return refuse_local_layers(config, layers);
   variant.window = read_window(config, family);
   variant.local_layers = layers_that_are_local(
       config, layers, usually_local(config, family.local, variant.window > 0));
