@@ -34,6 +34,13 @@ std::optional<ForeignName> find_name(const std::string& name) {
   return ForeignName{at->first, at->second};
 }
 
+/// Of a name as it stands, or with '_' for '.': "lora.r" is "lora_r" in a section.
+std::optional<ForeignName> find_spelling(std::string name) {
+  if (auto found = find_name(name)) return found;
+  std::ranges::replace(name, '.', '_');
+  return find_name(name);
+}
+
 /// Whether the value turns off the feature of the key.
 bool is_off(const Value& value) {
   if (const auto* flag = value.as<bool>()) return !*flag;
@@ -66,7 +73,7 @@ const std::vector<const Translation*>& translations() {
 std::optional<ForeignName> find_foreign(const std::string& path) {
   const std::string normal = normalised(path);
   for (std::size_t from = 0; from != std::string::npos;) {
-    if (auto found = find_name(normal.substr(from))) return found;
+    if (auto found = find_spelling(normal.substr(from))) return found;
     const std::size_t dot = normal.find('.', from);
     from = dot == std::string::npos ? dot : dot + 1;
   }
