@@ -34,9 +34,8 @@ std::optional<ForeignName> find_name(const std::string& name) {
   return ForeignName{at->first, at->second};
 }
 
-/// Of a name as it stands, or with '_' for '.': "lora.r" is "lora_r" in a section.
-std::optional<ForeignName> find_spelling(std::string name) {
-  if (auto found = find_name(name)) return found;
+/// Of a name with '_' for '.': "lora.r" is "lora_r" in a section.
+std::optional<ForeignName> find_in_section(std::string name) {
   std::ranges::replace(name, '.', '_');
   return find_name(name);
 }
@@ -72,8 +71,11 @@ const std::vector<const Translation*>& translations() {
 
 std::optional<ForeignName> find_foreign(const std::string& path) {
   const std::string normal = normalised(path);
+  const bool is_ours = find_key(normal) != nullptr;
   for (std::size_t from = 0; from != std::string::npos;) {
-    if (auto found = find_spelling(normal.substr(from))) return found;
+    const std::string name = normal.substr(from);
+    if (auto found = find_name(name)) return found;
+    if (auto found = is_ours ? std::nullopt : find_in_section(name)) return found;
     const std::size_t dot = normal.find('.', from);
     from = dot == std::string::npos ? dot : dot + 1;
   }
