@@ -12,9 +12,12 @@
 #include "accrue/core/error.h"
 #include "accrue/train/config.h"
 #include "cli/help/described_option.h"
+#include "cli/shell_words.h"
 #include "core/joined_words.h"
 #include "core/nearest.h"
 #include "core/words.h"
+#include "train/config/key.h"
+#include "train/config/names.h"
 
 namespace accrue::cli {
 namespace {
@@ -26,7 +29,9 @@ struct OtherVerb {
 
 constexpr std::string_view evaluation =
     "accrue eval MODEL --data FILES; during training data.val with run.eval_every";
-constexpr std::array<OtherVerb, 10> other_verbs{{
+constexpr std::array<OtherVerb, 12> other_verbs{{
+    {"chat", "accrue sample RUN --chat"},
+    {"convert", "accrue export RUN --out DIR"},
     {"fit", "accrue train"},
     {"finetune", "accrue train with model.from"},
     {"resume", "accrue train CONFIG --resume"},
@@ -102,16 +107,32 @@ std::vector<std::string> names_of_options(const CLI::App& verb) {
   return names;
 }
 
-/// `typed` may have underscores instead of accrue's dashes.
-std::string advice_on_option(const std::string& typed, const std::vector<std::string>& known,
-                             const std::string& command) {
+/// The one of the options `known` that `typed` was most likely meant to be, perhaps with
+/// underscores instead of accrue's dashes, or in the words of another program; none if it is far
+/// from all.
+std::optional<std::string> option_meant(const std::string& typed,
+                                        const std::vector<std::string>& known) {
   std::string name = typed;
   std::ranges::replace(name, '_', '-');
   const auto other = std::ranges::find(other_options, name, &OtherOption::name);
   const bool has_it =
       other != other_options.end() && std::ranges::find(known, other->ours) != known.end();
-  if (has_it) return std::string(other->ours);
-  return near_word(name, known).value_or(command + " --help");
+  return has_it ? std::string(other->ours) : near_word(name, known);
+}
+
+/// The override that states a key without its section ("--lr", "lr") or misspelt; none if no key is
+/// near.
+std::optional<std::string> override_meant(const std::string& name,
+                                          const std::optional<std::string>& value) {
+  const train::Key* const key = train::nearest_key(name);
+  if (key == nullptr || !key->in_this_version) return std::nullopt;
+  return shell_word("--" + key->name + "=" + value.value_or("VALUE"));
+}
+
+/// Whether a key has this name behind its section, as "lr" in optim.lr.
+bool names_key(const std::string& name) {
+  const train::Key* const key = train::nearest_key(name);
+  return key != nullptr && key->name.ends_with("." + train::normalised(name));
 }
 
 template <typename Names>
@@ -129,13 +150,41 @@ Error not_an_override(const CLI::App& verb, const std::string& argument,
   const std::size_t equals = argument.find('=');
   if (argument.starts_with("-") && equals != std::string::npos && argument.find('.') < equals)
     return usage_error(operation, "--section.key=value", "one dash before the key", "-" + argument);
-  if (argument.starts_with("--"))
-    if (const auto foreign = train::foreign_key(argument.substr(2), next))
-      return usage_error(operation, "an option of this verb or --section.key=value",
-                         "a name of " + foreign->users, foreign->advice);
-  return usage_error(
-      operation, "an option of this verb or --section.key=value", in_quotes(argument),
-      advice_on_option(argument, names_of_options(verb), "accrue " + verb.get_name()));
+  const bool is_bare = !argument.starts_with("-") && equals != std::string::npos;
+  if (is_bare && argument.find('.') < equals)
+    return usage_error(operation, "--section.key=value", "no dashes before the key",
+                       "--" + argument);
+  const std::string expected = "an option of this verb or --section.key=value";
+  std::optional<std::string> meant;
+  if (is_bare || argument.starts_with("--")) {
+    const std::string name = is_bare ? argument.substr(0, equals) : argument.substr(2);
+    const auto value = is_bare ? std::optional(argument.substr(equals + 1)) : next;
+    if (const auto foreign = train::foreign_key(name, value))
+      return usage_error(operation, expected, "a name of " + foreign->users, foreign->advice);
+    meant = override_meant(name, value);
+    if (meant && names_key(name))
+      return usage_error(operation, expected, "a key without its section", *meant);
+  }
+  const auto option = option_meant(argument, names_of_options(verb));
+  return usage_error(operation, expected, in_quotes(argument),
+                     option  ? *option
+                     : meant ? *meant
+                             : "accrue " + verb.get_name() + " --help");
+}
+
+/// The value that was typed with or behind the word at `index`, as it is typed with `option`; empty
+/// if the option takes none, or none was typed.
+std::string value_typed(const Arguments& typed, std::size_t index, const std::string& option,
+                        const CLI::App& verb) {
+  const std::vector<DescribedOption> all = described_options(verb);
+  const auto takes_value = [&](const DescribedOption& each) {
+    return !each.value.empty() && contains(each.names, option);
+  };
+  if (std::ranges::none_of(all, takes_value)) return "";
+  const std::size_t equals = typed[index].find('=');
+  if (equals != std::string::npos) return " " + shell_word(typed[index].substr(equals + 1));
+  const bool has_next = index + 1 < typed.size() && !typed[index + 1].starts_with("--");
+  return has_next ? " " + shell_word(typed[index + 1]) : "";
 }
 
 /// Throws a usage Error for a key without a "=": the next word is then its value, and would
@@ -200,8 +249,11 @@ Error unknown_option(const CLI::App& app, const Arguments& typed) {
   for (std::size_t i = 2; i < typed.size(); ++i) {
     const std::string name = typed[i].substr(0, typed[i].find('='));
     if (!name.starts_with("-") || contains(known, name)) continue;
+    const auto option = option_meant(name, known);
+    const std::string advice =
+        option ? *option + value_typed(typed, i, *option, *verb) : command + " --help";
     return usage_error(command + " " + name, "an option of this verb", "one that it does not have",
-                       advice_on_option(name, known, command));
+                       advice);
   }
   return usage_error(command, "arguments as its help describes them", "more words than it takes",
                      command + " --help");
@@ -215,7 +267,7 @@ void check_verb(const CLI::App& app, const Arguments& typed) {
     const std::string name = word.substr(0, word.find('='));
     if (contains(known, name)) return;
     throw usage_error("accrue " + name, "a verb, or an option of the command", in_quotes(name),
-                      advice_on_option(name, known, "accrue"));
+                      option_meant(name, known).value_or("accrue --help"));
   }
   if (contains(verbs, word)) {
     check_action(*app.get_subcommand(word), typed);

@@ -61,6 +61,17 @@ std::optional<std::string> typed_value(const Arguments& typed, const DescribedOp
   return std::nullopt;
 }
 
+/// The number that help shows as the default; none if it shows no number.
+std::optional<std::string> usual_number(const DescribedOption& option) {
+  constexpr std::string_view before = "(default: ";
+  const std::size_t at = option.text.rfind(before);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string text = option.text.substr(at + before.size());
+  const std::size_t end = text.find_first_not_of("0123456789.");
+  if (end == 0 || end == std::string::npos || text[end] != ')') return std::nullopt;
+  return text.substr(0, end);
+}
+
 /// The parts of "A requires B" or "--out: 1 required DIR missing" before and after `separator`; the
 /// second is empty if it does not occur.
 struct Halves {
@@ -100,12 +111,15 @@ Error refused_value(const TypedVerb& verb, const Arguments& typed, const std::st
 Error no_number(const TypedVerb& verb, const Arguments& typed, const std::string& message) {
   const std::string name = halves_of(halves_of(message, "Could not convert: ").second, " = ").first;
   const auto option = option_named(verb, name);
-  if (!option || option->value.empty())
-    return usage_error(verb.command, "options without a value where help shows none", message,
-                       verb.command + " --help");
+  if (!option)
+    return usage_error(verb.command, "options without a value if help shows none",
+                       "one with a value", verb.command + " --help");
   const auto value = typed_value(typed, *option);
-  return usage_error(verb.command + " " + name, "a number",
-                     value ? in_quotes(*value) : "another value", name + " 8");
+  const std::string received = value ? in_quotes(*value) : "another value";
+  if (option->value.empty())
+    return usage_error(verb.command + " " + name, "no value", received, name);
+  return usage_error(verb.command + " " + name, "a number", received,
+                     name + " " + usual_number(*option).value_or("8"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "accrue/core/error.h"
 #include "core/descriptor.h"
+#include "core/near_path.h"
 #include "core/write_out.h"
 
 namespace accrue {
@@ -242,8 +243,10 @@ std::string read_file(const std::filesystem::path& path, ReadOrder order) {
   std::string content;
   if (opened) opened.obstacle = read_to_end(opened.file, content);
   if (opened.obstacle.empty()) return content;
+  const bool is_missing = opened.error == ENOENT;
   throw usage_error("read " + path.string(), "a readable file",
-                    opened.error == ENOENT ? "no such file" : opened.obstacle, "another path");
+                    is_missing ? "no such file" : opened.obstacle,
+                    is_missing ? near_path_or(path, "another path") : "another path");
 }
 
 }  // namespace accrue

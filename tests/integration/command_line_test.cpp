@@ -41,6 +41,7 @@ TEST_F(CommandLine, AVerbOfOtherProgramsIsAnsweredWithWhatThereIs) {
   EXPECT_THAT(refusal_of({"fit", "run.toml"}), HasSubstr("; try accrue train\n"));
   EXPECT_THAT(refusal_of({"evaluate", "out"}), HasSubstr("run.eval_every"));
   EXPECT_THAT(refusal_of({"generate", "out"}), HasSubstr("; try accrue sample"));
+  EXPECT_THAT(refusal_of({"chat", "out"}), HasSubstr("; try accrue sample RUN --chat\n"));
   EXPECT_THAT(refusal_of({"frobnicate"}), AllOf(HasSubstr("tokenize, sample, eval, predict"),
                                                 HasSubstr("; try accrue --help")));
 }
@@ -73,13 +74,13 @@ TEST_F(CommandLine, MissingArgumentsAreNamed) {
               HasSubstr("--tokens"));
   EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", "--lenght", "3"}),
               HasSubstr("--lenght"));
-  EXPECT_THAT(refusal_of({"sample", "out", "--promt", "a"}), HasSubstr("try --prompt\n"));
+  EXPECT_THAT(refusal_of({"sample", "out", "--promt", "a"}), HasSubstr("try --prompt a\n"));
   for (const char* other : {"--max_new_tokens", "-n", "--n-predict"})
     EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", other, "3"}),
-                HasSubstr("try --tokens\n"));
-  EXPECT_THAT(refusal_of({"sample", "out", "-p", "a"}), HasSubstr("try --prompt\n"));
+                HasSubstr("try --tokens 3\n"));
+  EXPECT_THAT(refusal_of({"sample", "out", "-p", "a b"}), HasSubstr("try --prompt 'a b'\n"));
   EXPECT_THAT(refusal_of({"sample", "out", "--prompt", "a", "--temp=0"}),
-              HasSubstr("try --temperature\n"));
+              HasSubstr("try --temperature 0\n"));
 }
 
 TEST_F(CommandLine, WhatTheParserRefusesHasTheFormOfAllErrors) {
@@ -94,7 +95,12 @@ TEST_F(CommandLine, WhatTheParserRefusesHasTheFormOfAllErrors) {
             "accrue export --format: expected hf, gguf or adapter, received \"ggfu\"; try "
             "--format gguf"},
            {{"sample", "out", "--prompt", "a", "--tokens", "many"},
-            "accrue sample --tokens: expected a number, received \"many\"; try --tokens 8"},
+            "accrue sample --tokens: expected a number, received \"many\"; try --tokens 256"},
+           {{"sample", "out", "--prompt", "a", "--temperature", "hot"},
+            "accrue sample --temperature: expected a number, received \"hot\"; try --temperature "
+            "0.8"},
+           {{"verify", "run.toml", "--json=x"},
+            "accrue verify --json: expected no value, received \"x\"; try --json"},
            {{"eval", "out", "--data", "a.txt", "--context", "-5"},
             "accrue eval --context: expected an integer of at least 1, received \"-5\"; try "
             "accrue eval --help"},
@@ -112,7 +118,10 @@ TEST_F(CommandLine, WhatTheParserRefusesHasTheFormOfAllErrors) {
 }
 
 TEST_F(CommandLine, AConfigThatIsNotThereIsNamed) {
-  EXPECT_THAT(refusal_of({"train", "nowhere.toml"}), HasSubstr("nowhere.toml"));
+  EXPECT_THAT(refusal_of({"train", "nowhere.toml"}),
+              AllOf(HasSubstr("nowhere.toml"), HasSubstr("; try another path\n")));
+  write("gpt.toml", "");
+  EXPECT_THAT(refusal_of({"train", "gtp.toml"}), HasSubstr("; try gpt.toml\n"));
   std::filesystem::create_directory(folder_ / "texts");
   EXPECT_THAT(refusal_of({"train", "texts"}),
               HasSubstr("received a folder; try accrue init texts, which writes a config"));
@@ -125,6 +134,8 @@ TEST_F(CommandLine, AFolderThatHoldsNoRunIsNamed) {
   EXPECT_THAT(refusal_of({"sample", "nowhere", "--prompt", "a"}),
               HasSubstr("open run nowhere: expected a run directory"));
   std::filesystem::create_directory(folder_ / "exported");
+  EXPECT_THAT(refusal_of({"sample", "exprted", "--prompt", "a"}),
+              HasSubstr("received no such folder; try exported\n"));
   write("exported/model.gguf", "");
   EXPECT_THAT(refusal_of({"sample", "exported", "--prompt", "a"}),
               HasSubstr("received a folder without one; try exported/model.gguf, or the run.out"));
@@ -134,9 +145,30 @@ TEST_F(CommandLine, AFolderThatHoldsNoRunIsNamed) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "model"));
 }
 
+TEST_F(CommandLine, AFlagThatIsAKeyIsAnsweredWithTheOverride) {
+  write_small_run();
+  for (const auto& [typed, answer] : std::vector<std::pair<Words, std::string>>{
+           {{"--lr", "1e-3"}, "received a key without its section; try --optim.lr=1e-3"},
+           {{"--epochs", "3"}, "; try --run.epochs=3"},
+           {{"--device", "cuda:0"}, "; try --run.device=cuda:0"},
+           {{"--steps", "--quiet"}, "; try --run.steps=VALUE"},
+           {{"--weight_decya", "0.1"}, "; try --optim.weight_decay=0.1"},
+           {{"lr=1e-3"}, "received a key without its section; try --optim.lr=1e-3"},
+           {{"optim.lr=1e-3"}, "received no dashes before the key; try --optim.lr=1e-3"},
+           {{"batch_size=8"}, "try --batch.samples=8"},
+           {{"--lr=1e-3"}, "; try --optim.lr=1e-3"},
+           {{"--dryrun"}, "; try --dry-run"},
+           {{"--frobnicate", "3"}, "; try accrue train --help"}}) {
+    Words words{"train", "run.toml"};
+    words.insert(words.end(), typed.begin(), typed.end());
+    EXPECT_THAT(refusal_of(words), HasSubstr(answer)) << typed.front();
+  }
+}
+
 TEST_F(CommandLine, WrongKeysAreRefusedBeforeAnythingIsWritten) {
   write_small_run();
-  EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lrr=1"}), HasSubstr("try optim.lr"));
+  EXPECT_THAT(refusal_of({"train", "run.toml", "--optim.lrr=1"}),
+              HasSubstr("; try --optim.lr=1\n"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--gradient_accumulation_steps=8"}),
               HasSubstr("batch.tokens"));
   EXPECT_THAT(refusal_of({"train", "run.toml", "--precision.loss_scale=4"}),

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "core/near_path.h"
 #include "data/files/glob_parts.h"
 
 namespace accrue::data {
@@ -186,7 +187,8 @@ std::string suggestion_for(const std::string& glob) {
   if (fs::is_directory(glob, ignored))
     return "'" + (fs::path(glob) / "**").string() + "': it is a folder";
   if (glob.starts_with('~')) return "the home folder's full path: ~ is not expanded";
-  return "an absolute path, or **/ for files in any folder below";
+  const std::string other = "an absolute path, or **/ for files in any folder below";
+  return has_wildcard(glob) ? other : near_path_or(glob, other);
 }
 
 /// Sorts `files` by path. If a file has several names the first is kept.

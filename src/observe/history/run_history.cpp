@@ -10,6 +10,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/json_checksum.h"
+#include "core/near_path.h"
 #include "observe/history/in_parallel.h"
 #include "observe/history/metrics_file.h"
 #include "observe/history/noted_metrics.h"
@@ -93,7 +94,7 @@ Error no_run(const fs::path& root) {
                      is_folder                 ? "a folder without them"
                      : fs::exists(root, error) ? "a file"
                                                : "no such folder",
-                     "accrue runs DIR, which lists those below DIR");
+                     near_path_or(root, "accrue runs DIR, which lists those below DIR"));
 }
 
 /// Without links, "." and a trailing slash, as far as the path exists.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
+#include "core/near_path.h"
 #include "observe/history/noted_metrics.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -28,7 +29,7 @@ std::int64_t bytes_in(const fs::path& folder) {
 void expect_run(const RunDirectory& run) {
   if (!run.holds_run())
     throw usage_error("open run " + run.root().string(), "a run directory", "none",
-                      "the run.out of a training run");
+                      near_path_or(run.root(), "the run.out of a training run"));
 }
 
 /// The examination of a checkpoint, with its state if that can be read.

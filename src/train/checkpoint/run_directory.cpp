@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "accrue/core/error.h"
+#include "core/near_path.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folders.h"
 
@@ -53,7 +54,7 @@ Config RunDirectory::config() const {
                       : fs::is_directory(root_) ? "a folder without one"
                                                 : "a file",
                       (model.empty() ? "" : model.string() + ", or ") +
-                          std::string("the run.out of a training run"));
+                          near_path_or(root_, "the run.out of a training run"));
   }
   return load_config(config_file());
 }
@@ -68,7 +69,7 @@ std::vector<std::int64_t> RunDirectory::checkpoint_steps() const {
 fs::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> step) {
   if (!run.holds_run())
     throw usage_error("open run " + run.root().string(), "a run directory", "none",
-                      "the run.out of a training run");
+                      near_path_or(run.root(), "the run.out of a training run"));
   const std::vector<fs::path> folders = checkpoint_folders(run);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder)
     if (!step || step_of_folder(*folder) == step) return *folder;

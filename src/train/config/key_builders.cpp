@@ -26,16 +26,6 @@ bool is_number_beyond_64_bits(const Value& value) {
   return other && other->is_number;
 }
 
-std::string advice_for_integer(const Value& value, const IntegerRange& range) {
-  if (is_number_beyond_64_bits(value)) return value_in_range;
-  const auto* const real = value.as<double>();
-  if (!real) return "an integer without quotes or a point";
-  if (!(std::abs(*real) < 0x1p63)) return value_in_range;
-  const auto integer = static_cast<std::int64_t>(*real);
-  if (static_cast<double>(integer) != *real) return "an integer";
-  return range.holds(integer) ? "the integer " + std::to_string(integer) : value_in_range;
-}
-
 /// 32000 for "32k" and 1500000 for "1.5M": k, M, G and T are powers of 1,000, as in "10 M tokens".
 /// None if the text has another form, or is not a whole number.
 std::optional<std::int64_t> integer_with_prefix(const Value& value) {
@@ -55,8 +45,39 @@ std::optional<std::int64_t> integer_with_prefix(const Value& value) {
   return static_cast<std::int64_t>(number);
 }
 
-/// The number that a text was meant to be: "10%" is 0.1, "5" is 5; none if that is not in the
-/// range.
+/// The integer at the beginning of a text, without the unit behind it: 32000 for "32kb", 8 for
+/// "8 samples". None without one, for one out of the range, and for a letter that may mean millions
+/// or billions.
+std::optional<std::string> integer_meant(const Value& value, const IntegerRange& range) {
+  const auto* const stated = value.as<std::string>();
+  if (stated == nullptr) return std::nullopt;
+  std::string text = *stated;
+  std::erase(text, ' ');
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto in_thousands = integer_with_prefix(Value{text.substr(0, digits + 1)});
+  std::int64_t integer = 0;
+  const char* const end = text.data() + digits;
+  const auto [read, error] = std::from_chars(text.data(), end, integer);
+  const bool is_plain = digits > 0 && error == std::errc() && read == end &&
+                        (digits == text.size() ||
+                         std::string_view("mbg").find(text[digits]) == std::string_view::npos);
+  if (!in_thousands && !is_plain) return std::nullopt;
+  integer = in_thousands.value_or(integer);
+  return range.holds(integer) ? std::optional(std::to_string(integer)) : std::nullopt;
+}
+
+std::string advice_for_integer(const Value& value, const IntegerRange& range) {
+  if (is_number_beyond_64_bits(value)) return value_in_range;
+  const auto* const real = value.as<double>();
+  if (!real) return integer_meant(value, range).value_or("digits, such as 8");
+  if (!(std::abs(*real) < 0x1p63)) return value_in_range;
+  const auto integer = static_cast<std::int64_t>(*real);
+  if (static_cast<double>(integer) != *real) return "an integer";
+  return range.holds(integer) ? "the integer " + std::to_string(integer) : value_in_range;
+}
+
+/// The number that a text was meant to be: "10%" is 0.1, "5" and "5x" are 5; none if that is not in
+/// the range.
 std::optional<std::string> number_meant(const Value& value, const NumberRange& range) {
   const auto* text = value.as<std::string>();
   if (text == nullptr) return std::nullopt;
@@ -64,9 +85,9 @@ std::optional<std::string> number_meant(const Value& value, const NumberRange& r
   double number = 0;
   std::string unit;
   if (!(words >> number)) return std::nullopt;
-  if (words >> unit && unit != "%") return std::nullopt;
+  words >> unit;
   constexpr double percent = 100;
-  if (!unit.empty()) number /= percent;
+  if (unit == "%") number /= percent;
   return range.holds(number) ? std::optional(number_text(number)) : std::nullopt;
 }
 
@@ -100,11 +121,20 @@ std::string digits_of(const std::string& word) {
   return digits;
 }
 
+/// The only choice that begins with `word`: gpt2 for gpt. None if several do, or for one letter.
+std::optional<std::string> completed(const std::string& word,
+                                     const std::vector<std::string>& choices) {
+  const auto begins = [&](const std::string& choice) { return choice.starts_with(word); };
+  if (word.size() < 2 || std::ranges::count_if(choices, begins) != 1) return std::nullopt;
+  return *std::ranges::find_if(choices, begins);
+}
+
 /// The choice that a misspelt word was meant to be; none if it is more likely another word, as int4
 /// is not int8.
 std::optional<std::string> near_choice(const std::string& word,
                                        const std::vector<std::string>& choices) {
   constexpr std::size_t length_of_an_edit = 4;
+  if (auto whole = completed(word, choices)) return whole;
   const std::string found = nearest(word, choices);
   const std::size_t allowed = std::max<std::size_t>(1, word.size() / length_of_an_edit);
   const bool is_near = word.size() > 1 && edit_distance(word, found) <= allowed &&

@@ -213,9 +213,10 @@ void OptimizerStep::see_divergence(const WindowRun& window) {
   const std::string step = "step " + std::to_string(progress_.state.step + 1);
   const bool stops = run_.work.config.optim.on_divergence == OnDivergence::stop &&
                      !flow_.parallelism.steps_locally();
-  if (!stops) return flow_.log.event("divergence", *reason);
-  throw runtime_error(step, "a loss that does not diverge (optim.on_divergence = \"stop\")",
-                      *reason, "--resume from an earlier checkpoint with another config");
+  if (!stops) return flow_.log.event("divergence", *reason + "; try " + Divergence::advice);
+  throw runtime_error(
+      step, "a loss that does not diverge (optim.on_divergence = \"stop\")", *reason,
+      std::string("--resume from an earlier checkpoint with ") + Divergence::advice);
 }
 
 /// Waits until the last checkpoint is written, since the parameters change.

@@ -14,16 +14,13 @@ std::optional<std::string> Divergence::observe(double loss) {
 }
 
 std::optional<std::string> Divergence::reason(double loss) const {
-  const std::string what = "the loss is " + in_four_digits(loss);
-  const std::string advice =
-      "; try a lower optim.lr, a longer optim.schedule.warmup or a lower optim.clip";
+  const std::string what = "a loss of " + in_four_digits(loss);
   if (uniform_ && loss > far_above_uniform * *uniform_)
-    return what + ", and a model that predicts all tokens alike has " + in_four_digits(*uniform_) +
-           advice;
+    return what + ", while a model that predicts all tokens alike has " + in_four_digits(*uniform_);
   const bool has_risen = first_ && *lowest_ > 0 && loss > rise * *lowest_ && loss > *first_;
   if (!has_risen) return std::nullopt;
   return what + ", after " + in_four_digits(*lowest_) + " at the lowest and " +
-         in_four_digits(*first_) + " in the first step" + advice;
+         in_four_digits(*first_) + " in the first step";
 }
 
 }  // namespace accrue::train

@@ -22,8 +22,11 @@ class Divergence {
   /// number; none if no such loss is known.
   explicit Divergence(std::optional<double> uniform) : uniform_(uniform) {}
 
-  /// Call it with the loss of each step. Returns the reason if the loss has diverged, once until it
-  /// is normal again.
+  /// The suggestion for a loss that has diverged.
+  static constexpr const char* advice =
+      "a lower optim.lr, a longer optim.schedule.warmup or a lower optim.clip";
+  /// Call it with the loss of each step. Returns the reason if the loss has diverged ("a loss of
+  /// 2248, while ..."), once until it is normal again.
   std::optional<std::string> observe(double loss);
 
  private:

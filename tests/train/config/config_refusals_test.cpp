@@ -58,6 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"optim", "weigth_decay = 0", {"unknown", "try optim.weight_decay"}},
                       Case{"optim", "warmup = 10", {"try optim.schedule.warmup"}},
                       Case{"model", "layer = 2", {"try model.layers"}},
+                      Case{"lora", "r = 8", {"Hugging Face", "try lora.rank = 8"}},
+                      Case{"lora", "target_modules = [\"q\"]", {"try lora.targets"}},
                       Case{"optimizer", "lr = 2", {"try optim.lr"}},
                       Case{"optim", "lr.value = 2", {"optim.lr to be a number", "a table"}},
                       Case{"optim", "schedule = \"cosine\"", {"a table of keys", "a string"}}));
@@ -88,6 +90,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"memory", "budget = \"512mb\"", {"; try \"512MiB\""}},
         Case{"batch", "micro = 0", {"from 1 to 1_000_000_000", "or \"auto\""}},
         Case{"batch", "micro = 1.5", {"an integer", "1.5 (a float)"}},
+        Case{"batch", "micro = \"8\"", {"; try 8"}},
+        Case{"batch", "micro = \"8 samples\"", {"; try 8"}},
+        Case{"run", "keep = \"2kb\"", {"; try 2000"}},
+        Case{"run", "keep = \"2 million\"", {"; try digits, such as 8"}},
+        Case{"run", "keep = \"many\"", {"; try digits, such as 8"}},
+        Case{"run", "device = \"gpu\"", {"called \"cuda\" here", "; try \"cuda\""}},
+        Case{"run", "device = \"cuda:0\"", {"; try \"cuda\""}},
+        Case{"model", "kind = \"gpt\"", {"; try \"gpt2\""}},
+        Case{"optim", "schedule.kind = \"cos\"", {"; try \"cosine\""}},
+        Case{"optim", "schedule.kind = \"co\"", {"; try one of these values"}},
+        Case{"optim", "lr = \"1e-3x\"", {"; try 0.001"}},
         Case{"batch", "micro = \"aut\"", {"or \"auto\"", "a string"}},
         Case{"batch", "last = \"keep\"", {"\"weighted\" or \"drop\""}},
         Case{"run", "seed = -1", {"of at least 0"}}, Case{"run", "keep = 0", {"from 1 to"}},
@@ -369,7 +382,7 @@ TEST(RefusalsOfOverrides, QuoteTheOverride) {
                            "data.train=[\"a\"", "optim.lr="})
     EXPECT_THAT(refusal_of(right, {text}), HasSubstr(std::string("override ") + text));
   EXPECT_THAT(refusal_of(right, {"optim.lr=abc"}), HasSubstr("--optim.lr=abc"));
-  EXPECT_THAT(refusal_of(right, {"optim.lrr=1"}), HasSubstr("try optim.lr"));
+  EXPECT_THAT(refusal_of(right, {"optim.lrr=1"}), HasSubstr("try --optim.lr=1"));
   EXPECT_THAT(refusal_of(right, {"batch_size=1"}), HasSubstr("batch.samples"));
   EXPECT_THAT(refusal_of(right, {"precision.loss_scale=4"}), HasSubstr("only where it is read"));
   EXPECT_THAT(refusal_of(right, {"run.steps=1", "run.tokens=1"}), HasSubstr("exactly one of"));

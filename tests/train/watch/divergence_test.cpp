@@ -1,6 +1,6 @@
 #include "train/watch/divergence.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
@@ -8,8 +8,6 @@
 
 namespace accrue::train {
 namespace {
-
-using ::testing::HasSubstr;
 
 /// The indices of the reported losses.
 std::vector<std::size_t> reported(Divergence divergence, const std::vector<double>& losses) {
@@ -41,13 +39,11 @@ TEST(Divergence, IsReportedOnceUntilItIsOver) {
   EXPECT_EQ(reported(Divergence(std::log(256.)), losses), (std::vector<std::size_t>{1, 4}));
 }
 
-TEST(Divergence, IsReportedWithWhatToTry) {
+TEST(Divergence, IsReportedWithTheLossAndThatOfAUniformGuess) {
   Divergence divergence(std::log(256.));
   const auto reason = divergence.observe(2248);
   ASSERT_TRUE(reason);
-  EXPECT_THAT(*reason, HasSubstr("the loss is 2248"));
-  EXPECT_THAT(*reason, HasSubstr("5.545"));
-  EXPECT_THAT(*reason, HasSubstr("optim.lr"));
+  EXPECT_EQ(*reason, "a loss of 2248, while a model that predicts all tokens alike has 5.545");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "train/config/key_builders.h"
 #include "train/config/sections/sections.h"
+#include "train/config/translations/other_words.h"
 
 namespace accrue::train {
 namespace {
@@ -33,8 +34,8 @@ std::vector<Key> run_keys() {
           {"run.seed", "Seed of initialisation, order of samples, dropout and hidden tokens."}, {0},
           [](auto& c) -> auto& { return c.run.seed; }),
       choice_or_auto_key(
-          {"run.device", "Device to train on; auto takes a GPU if there is one."}, device_words, {},
-          [](auto& c) -> auto& { return c.run.device; }),
+          {"run.device", "Device to train on; auto takes a GPU if there is one."}, device_words,
+          other_devices(), [](auto& c) -> auto& { return c.run.device; }),
       choice_or_auto_key(
           {"run.kernels",
            "Whose kernels compute: accrue's own (native) or libtorch's operators alone (generic)."},

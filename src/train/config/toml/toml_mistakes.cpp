@@ -157,6 +157,14 @@ std::optional<Correction> with_equals_sign(const std::string& line) {
                     parts[1].str() + " = " + (respelt ? respelt->line : value)};
 }
 
+std::optional<Correction> with_closed_header(const std::string& line) {
+  const std::string text(trimmed(line));
+  if (!text.starts_with('[') || text.find_first_of("]=#\"',") != std::string::npos)
+    return std::nullopt;
+  return Correction{"a ] behind the name of a section",
+                    text + (text.starts_with("[[") ? "]]" : "]")};
+}
+
 bool leaves_quote_open(const std::string& line) {
   for (const char* of_many_lines : {"\"\"\"", "'''"})
     if (line.find(of_many_lines) != std::string::npos) return false;

@@ -26,6 +26,10 @@ std::optional<Correction> with_straight_quotes(const std::string& line);
 /// or is not of this form.
 std::optional<Correction> with_equals_sign(const std::string& line);
 
+/// `line` ("[optim") with the ']' that closes the name of a section; none if it has one, or is no
+/// such line.
+std::optional<Correction> with_closed_header(const std::string& line);
+
 /// Whether a quote that `line` opens is not closed in it.
 bool leaves_quote_open(const std::string& line);
 

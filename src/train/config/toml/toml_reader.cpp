@@ -138,10 +138,26 @@ std::optional<Error> known_slip(const std::string& operation, const std::string&
   auto found = with_straight_quotes(line);
   if (!is_right(found)) found = with_equals_sign(line);
   if (!is_right(found)) found = corrected(line);
+  if (!is_right(found)) found = with_closed_header(line);
   if (is_right(found)) return usage_error(operation, found->expected, line, found->line);
   if (!leaves_quote_open(line)) return std::nullopt;
   return usage_error(operation, "a quote at the end of a text", line + ", where it is missing",
                      "closing the quote on the same line");
+}
+
+/// "key-value pair: ..." for the parser's "Error while parsing key-value pair: ...".
+std::string without_preamble(const std::string& description) {
+  constexpr std::string_view preamble = "Error while parsing ";
+  return description.starts_with(preamble) ? description.substr(preamble.size()) : description;
+}
+
+/// The name in "cannot redefine existing integer 'steps'", with its quotes; none if the parser's
+/// message is another.
+std::optional<std::string> stated_twice(const std::string& description) {
+  const std::size_t at = description.find("cannot redefine existing");
+  const std::size_t open = at == std::string::npos ? at : description.find('\'', at);
+  if (open == std::string::npos) return std::nullopt;
+  return description.substr(open, description.find('\'', open + 1) + 1 - open);
 }
 
 /// The error in `text`, which the parser got in the form of to_ascii().
@@ -155,11 +171,14 @@ Error malformed(const toml::parse_error& error, const std::string& text,
     return usage_error(operation, "numbers that 64 bits hold", "one beyond them: " + description,
                        "an integer up to 9.2e18 in size, a float up to 1.7e308");
   const std::string line = line_of(text, error.source().begin.line);
+  if (const auto name = stated_twice(description))
+    return usage_error(operation, "each key and each section once", *name + " a second time",
+                       "leaving one of the two out");
   if (const auto slip = known_slip(operation, line)) return *slip;
-  return usage_error(
-      operation, "valid TOML",
-      description + (is_ascii(line) ? "" : " (characters outside ASCII go in quotes)"),
-      "correcting that line");
+  return usage_error(operation, "valid TOML",
+                     "a mistake in its form (" + without_preamble(description) + ")" +
+                         (is_ascii(line) ? "" : " (characters outside ASCII go in quotes)"),
+                     "correcting that line");
 }
 
 Error malformed_override(const std::string& text, const std::string& what) {

@@ -10,6 +10,13 @@ std::vector<Refused> half_precisions() {
   return names;
 }
 
+std::vector<Refused> other_devices() {
+  std::vector<Refused> names;
+  for (const char* other : {"gpu", "cuda:0", "nvidia", "rocm"})
+    names.push_back({other, "called \"cuda\" here", "\"cuda\"", false});
+  return names;
+}
+
 std::vector<Refused> other_optimizers() {
   std::vector<Refused> names;
   for (const char* other : {"nadam", "radam", "adamax", "adamp", "adan", "nadamw", "sgdw", "sgdp"})

@@ -8,6 +8,8 @@ namespace accrue::train {
 
 /// Names of fp16 that precision.compute does not take.
 std::vector<Refused> half_precisions();
+/// Names of a GPU that run.device does not take.
+std::vector<Refused> other_devices();
 /// Optimizers whose names resemble a word of optim.kind but which are different ones.
 std::vector<Refused> other_optimizers();
 

@@ -34,6 +34,12 @@ std::optional<ForeignName> find_name(const std::string& name) {
   return ForeignName{at->first, at->second};
 }
 
+/// Of a name with '_' for '.': "lora.r" is "lora_r" in a section.
+std::optional<ForeignName> find_in_section(std::string name) {
+  std::ranges::replace(name, '.', '_');
+  return find_name(name);
+}
+
 /// Whether the value turns off the feature of the key.
 bool is_off(const Value& value) {
   if (const auto* flag = value.as<bool>()) return !*flag;
@@ -65,8 +71,11 @@ const std::vector<const Translation*>& translations() {
 
 std::optional<ForeignName> find_foreign(const std::string& path) {
   const std::string normal = normalised(path);
+  const bool is_ours = find_key(normal) != nullptr;
   for (std::size_t from = 0; from != std::string::npos;) {
-    if (auto found = find_name(normal.substr(from))) return found;
+    const std::string name = normal.substr(from);
+    if (auto found = find_name(name)) return found;
+    if (auto found = is_ours ? std::nullopt : find_in_section(name)) return found;
     const std::size_t dot = normal.find('.', from);
     from = dot == std::string::npos ? dot : dot + 1;
   }

@@ -54,7 +54,7 @@ struct ForeignName {
 };
 
 /// The longest suffix of a dotted path that is in the table: "fp16.enabled" for
-/// "train.fp16.enabled". Case, and '-' for '_', do not matter.
+/// "train.fp16.enabled". Case, '-' for '_' and '.' for '_' ("lora.r" for "lora_r") do not matter.
 std::optional<ForeignName> find_foreign(const std::string& path);
 /// The name in the table that the last part of `path` was most likely meant to be, if one is
 /// similar.

@@ -28,8 +28,10 @@ Error foreign_name(const std::string& place, const ForeignName& foreign,
   return usage_error(place, "a key of accrue", "a name of " + users_of(foreign), advice);
 }
 
-std::string described(const Key& key) {
-  return key.in_this_version ? key.name : "leaving it out: " + key.name + " is not in this version";
+/// The key to state instead, as the entry was stated: in a file, or as an override with its value.
+std::string described(const Key& key, const Entry& entry) {
+  if (!key.in_this_version) return "leaving it out: " + key.name + " is not in this version";
+  return entry.bare ? "--" + key.name + "=" + *entry.bare : key.name;
 }
 
 /// Keys of this version in `section`, without its name; those of deeper sections with theirs.
@@ -108,7 +110,7 @@ Error unknown_key(const Entry& entry, const std::string& place, const Statements
   if (is_section(entry.path))
     return usage_error(place, "a table of keys", describe(entry.value), key_in_table(entry));
   if (const Key* key = nearest_key(entry.path))
-    return usage_error(place, "a known key", "an unknown one", described(*key));
+    return usage_error(place, "a known key", "an unknown one", described(*key, entry));
   if (const auto foreign = nearest_foreign(entry.path))
     return usage_error(place, "a known key",
                        "an unknown one, near " + foreign->name + " of " + users_of(*foreign),

@@ -66,6 +66,23 @@ TEST(TomlMistakes, AMissingEqualsSignIsShown) {
   EXPECT_THAT(said_of("kind adamw"), HasSubstr("; try kind = \"adamw\""));
 }
 
+TEST(TomlMistakes, ASectionWithoutItsBracketIsShownWithIt) {
+  EXPECT_EQ(said_of("[optim\nlr = 1\n"),
+            "read config run.toml:3:7: expected a ] behind the name of a section, received [optim; "
+            "try [optim]");
+}
+
+TEST(TomlMistakes, AKeyThatIsStatedTwiceIsNamed) {
+  EXPECT_THAT(said_of("steps = 2\n"),
+              HasSubstr("expected each key and each section once, received 'steps' a second time; "
+                        "try leaving one of the two out"));
+}
+
+TEST(TomlMistakes, TheParsersMessageComesBehindOurs) {
+  EXPECT_THAT(said_of("a = 1e-"), AllOf(HasSubstr("received a mistake in its form ("),
+                                        Not(HasSubstr("Error while parsing"))));
+}
+
 TEST(TomlMistakes, TypographicQuotesAreMadeStraight) {
   EXPECT_THAT(said_of("out = \u201cruns/small\u201d"),
               HasSubstr("expected straight quotes around a text, received out = "

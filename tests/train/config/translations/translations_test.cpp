@@ -195,6 +195,9 @@ TEST(ForeignNames, AreFoundWhereverTheyStand) {
   EXPECT_EQ(find_foreign("dataset.max_tokens")->name, "dataset.max_tokens");
   EXPECT_EQ(find_foreign("max_tokens")->name, "max_tokens");
   EXPECT_FALSE(find_foreign("optim.lr"));
+  EXPECT_EQ(find_foreign("lora.r")->name, "lora_r");
+  EXPECT_EQ(find_foreign("model.lora.target-modules")->name, "lora_target_modules");
+  EXPECT_FALSE(find_foreign("lora.alpha")) << "which is a key of ours, and lora_alpha is not";
   EXPECT_FALSE(find_foreign("enabled"));
 }
 

@@ -1,0 +1,49 @@
+#include "core/near_path.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <system_error>
+#include <vector>
+
+#include "core/nearest.h"
+
+namespace accrue {
+namespace {
+
+/// Names in `folder`, sorted, as folders list them in any order.
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  constexpr std::size_t most_to_look_at = 4096;
+  std::vector<std::string> names;
+  std::error_code unreadable;
+  std::filesystem::directory_iterator entry(folder, unreadable);
+  for (; !unreadable && entry != std::filesystem::directory_iterator() &&
+         names.size() < most_to_look_at;
+       entry.increment(unreadable))
+    names.push_back(entry->path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> near_path(const std::filesystem::path& path) {
+  constexpr std::size_t length_of_an_edit = 4, longest_name = 255;
+  std::error_code unreadable;
+  const std::string name = path.filename().string();
+  if (name.empty() || name.size() > longest_name || std::filesystem::exists(path, unreadable))
+    return std::nullopt;
+  const std::filesystem::path folder = path.parent_path();
+  const std::vector<std::string> names = names_in(folder.empty() ? "." : folder);
+  if (names.empty()) return std::nullopt;
+  const std::string found = nearest(name, names);
+  const std::size_t allowed = std::max<std::size_t>(1, name.size() / length_of_an_edit);
+  const bool is_near = name.size() > 1 && edit_distance(name, found) <= allowed;
+  return is_near ? std::optional(folder / found) : std::nullopt;
+}
+
+std::string near_path_or(const std::filesystem::path& path, const std::string& otherwise) {
+  const auto near = near_path(path);
+  return near ? near->string() : otherwise;
+}
+
+}  // namespace accrue
