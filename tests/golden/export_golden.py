@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -149,16 +150,31 @@ def accrue(folder, *words):
                           text=True).stdout
 
 
-def trained(folder, name):
-    write_images(folder)
-    torch.manual_seed(1)
-    torch.jit.script(Network()).save(str(Path(folder, "module.pt")))
-    model, size = MODELS[name]
-    steps = 2 if "width = 64" in model else 12
-    Path(folder, "run.toml").write_text(CONFIG.format(model=model, size=size, steps=steps))
-    accrue(folder, "train", "run.toml")
-    accrue(folder, "export", "run", "--out", "model")
-    return json.loads(accrue(folder, "predict", "run", "images", "--json"))["images"]
+class Models:
+    """One folder for each of MODELS, of which some are read by several tests: trained, exported and predicted with at the first use."""
+
+    def __init__(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.known = {}
+
+    def trained(self, name):
+        """The folder, and what is predicted of its images. Tests that change files work on a copy."""
+        if name not in self.known:
+            folder = str(Path(self.scratch.name, str(len(self.known))))
+            Path(folder).mkdir()
+            self.known[name] = (folder, self.train(folder, name))
+        return self.known[name]
+
+    def train(self, folder, name):
+        write_images(folder)
+        torch.manual_seed(1)
+        torch.jit.script(Network()).save(str(Path(folder, "module.pt")))
+        model, size = MODELS[name]
+        steps = 2 if "width = 64" in model else 12
+        Path(folder, "run.toml").write_text(CONFIG.format(model=model, size=size, steps=steps))
+        accrue(folder, "train", "run.toml")
+        accrue(folder, "export", "run", "--out", "model")
+        return json.loads(accrue(folder, "predict", "run", "images", "--json"))["images"]
 
 
 def check_packages(card, code):
@@ -195,6 +211,11 @@ def as_predicted(prediction):
 
 
 class ExportGolden(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.models = Models()
+        cls.addClassCleanup(cls.models.scratch.cleanup)
+
     def setUp(self):
         logging.disable_progress_bar()
 
@@ -204,8 +225,8 @@ class ExportGolden(unittest.TestCase):
 
     def test_models_say_what_predict_says(self):
         for name in set(MODELS) - {"resnet of 7x7, of groups", "resnet of timm, of layers"}:
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                predictions = trained(folder, name)
+            with self.subTest(name):
+                folder, predictions = self.models.trained(name)
                 model, read = by_its_card(folder)
                 self.assertLess(self.difference(folder, model, read, predictions), LEVEL)
                 # Images that need no scaling are the same to the last level.
@@ -218,48 +239,46 @@ class ExportGolden(unittest.TestCase):
 
     def test_class_names_are_where_each_library_looks_for_them(self):
         names = ["lying", "slanted", "standing"]
-        with tempfile.TemporaryDirectory() as folder:
-            trained(folder, "resnet")
-            config = json.loads(Path(folder, "model", "config.json").read_text())
-            self.assertEqual((config["label_names"], config["num_classes"]), (names, 3))
-        with tempfile.TemporaryDirectory() as folder:
-            trained(folder, "vit")
-            config = ViTForImageClassification.from_pretrained(Path(folder, "model")).config
-            self.assertEqual(config.id2label, dict(enumerate(names)))
-            self.assertEqual(config.label2id["standing"], 2)
+        folder, _ = self.models.trained("resnet")
+        config = json.loads(Path(folder, "model", "config.json").read_text())
+        self.assertEqual((config["label_names"], config["num_classes"]), (names, 3))
+        folder, _ = self.models.trained("vit")
+        config = ViTForImageClassification.from_pretrained(Path(folder, "model")).config
+        self.assertEqual(config.id2label, dict(enumerate(names)))
+        self.assertEqual(config.label2id["standing"], 2)
 
     def test_transformers_loads_a_vit_with_nothing_to_say_and_reads_images_alike(self):
-        with tempfile.TemporaryDirectory() as folder:
-            predictions = trained(folder, "vit")
-            with self.assertNoLogs("transformers", level="WARNING"):
-                model, info = ViTForImageClassification.from_pretrained(Path(folder, "model"),
-                                                                        output_loading_info=True)
-            self.assertFalse([key for key, value in info.items() if value], info)
-            processor = AutoImageProcessor.from_pretrained(Path(folder, "model"))
-            image = Path(folder, "images", "lying", "0.png")  # 16 x 16
-            pixels = processor(Image.open(image), return_tensors="pt")["pixel_values"]
-            _, read = by_its_card(folder)
-            self.assertLess((pixels - read(image)).abs().max().item(), 1e-6)
-            one, = [p for p in predictions if p["path"].endswith("lying/0.png")]
-            self.assertLess((probabilities(model.eval(), pixels) - as_predicted(one)).abs().max().item(), BOUND)
+        folder, predictions = self.models.trained("vit")
+        with self.assertNoLogs("transformers", level="WARNING"):
+            model, info = ViTForImageClassification.from_pretrained(Path(folder, "model"),
+                                                                    output_loading_info=True)
+        self.assertFalse([key for key, value in info.items() if value], info)
+        processor = AutoImageProcessor.from_pretrained(Path(folder, "model"))
+        image = Path(folder, "images", "lying", "0.png")  # 16 x 16
+        pixels = processor(Image.open(image), return_tensors="pt")["pixel_values"]
+        _, read = by_its_card(folder)
+        self.assertLess((pixels - read(image)).abs().max().item(), 1e-6)
+        one, = [p for p in predictions if p["path"].endswith("lying/0.png")]
+        self.assertLess((probabilities(model.eval(), pixels) - as_predicted(one)).abs().max().item(), BOUND)
 
     def test_timm_loads_what_the_guide_says(self):
         for name in ("resnet of timm", "resnet of timm, of layers"):
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                predictions = trained(folder, name)
+            with self.subTest(name):
+                folder, predictions = self.models.trained(name)
                 _, read = by_its_card(folder)
                 self.assertLess(self.difference(folder, by_timm(Path(folder, "model")), read, predictions), LEVEL)
                 self.assertIn("timm.create_model", Path(folder, "model", "README.md").read_text())
         for name in ("resnet", "resnet of 7x7, of groups", "resnet of 7x7, narrow"):
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                trained(folder, name)
+            with self.subTest(name):
+                folder, _ = self.models.trained(name)
                 self.assertNotIn("timm.create_model", Path(folder, "model", "README.md").read_text())
                 with self.assertRaisesRegex(RuntimeError, "Unknown model"):
                     by_timm(Path(folder, "model"))
 
     def test_the_comparison_sees_other_weights(self):
+        trained, predictions = self.models.trained("resnet")
         with tempfile.TemporaryDirectory() as folder:
-            predictions = trained(folder, "resnet")
+            shutil.copytree(trained, folder, dirs_exist_ok=True)
             weights = load_file(Path(folder, "model", "model.safetensors"))
             weights["layer3.0.conv2.weight"] = weights["layer3.0.conv2.weight"].transpose(0, 1).contiguous()
             save_file(weights, Path(folder, "model", "model.safetensors"))

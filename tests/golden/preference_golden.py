@@ -118,6 +118,7 @@ class PreferenceGolden(unittest.TestCase):
         (cls.folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in cls.pairs))
         cls.expected = {(kind, compute): train_by_torch(cls.folder / "start", cls.pairs, compute, loss)
                         for kind, loss in LOSSES.items() for compute in DTYPE}
+        cls.known = {}
 
     @classmethod
     def tearDownClass(cls):
@@ -136,6 +137,12 @@ class PreferenceGolden(unittest.TestCase):
         lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         return load_file(out / "checkpoints" / f"step-{STEPS:08d}" / "model.safetensors"), lines
 
+    def trained(self, kind, compute, micro):
+        """The same run for all tests that read it."""
+        if (kind, compute, micro) not in self.known:
+            self.known[kind, compute, micro] = self.train_by_accrue(kind, compute, f"{kind}-{compute}-{micro}", f"--batch.micro={micro}")
+        return self.known[kind, compute, micro]
+
     def expect_same_numbers(self, lines, expected, bound):
         steps = [line for line in lines if "loss" in line]
         last = [line for line in lines if "eval_loss" in line][-1]
@@ -153,8 +160,7 @@ class PreferenceGolden(unittest.TestCase):
             for micro in (1, 4, BATCH):
                 with self.subTest(kind=kind, compute=compute, micro=micro):
                     weights, steps = self.expected[kind, compute]
-                    actual, lines = self.train_by_accrue(kind, compute, f"{kind}-{compute}-{micro}",
-                                                         f"--batch.micro={micro}")
+                    actual, lines = self.trained(kind, compute, micro)
                     self.assertLess(worst_error(actual, weights), BOUND[compute])
                     self.expect_same_numbers(lines, steps, LOSS_BOUND[compute])
 
@@ -171,7 +177,7 @@ class PreferenceGolden(unittest.TestCase):
         self.assertLess(worst_error(actual, self.expected["dpo", "fp32"][0]), BOUND["fp32"])
 
     def test_the_comparison_sees_a_missing_reference(self):
-        actual, _ = self.train_by_accrue("dpo", "fp64", "dpo-for-negative", "--batch.micro=2")
+        actual, _ = self.trained("dpo", "fp64", 4)
         wrong, _ = train_by_torch(self.folder / "start", self.pairs, "fp64", dpo_without_reference)
         self.assertGreater(worst_error(actual, wrong), 1e4 * BOUND["fp64"])
 
@@ -179,7 +185,7 @@ class PreferenceGolden(unittest.TestCase):
         """Rejected answers that belong to the pair before, as they would be if sequences were shuffled."""
         cut = [{**pair, "rejected": self.pairs[i - 1]["rejected"]} for i, pair in enumerate(self.pairs)]
         wrong, _ = train_by_torch(self.folder / "start", cut, "fp64", orpo)
-        actual, _ = self.train_by_accrue("orpo", "fp64", "orpo-for-negative", "--batch.micro=2")
+        actual, _ = self.trained("orpo", "fp64", 4)
         self.assertGreater(worst_error(actual, wrong), 1e4 * BOUND["fp64"])
 
 

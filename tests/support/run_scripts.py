@@ -1,10 +1,12 @@
 """Runs test scripts that import the same slow packages, each in a process that is forked behind those imports.
 
-    run_scripts.py --warm "import torch" [--warm ...] [--only NAME] --script NAME SCRIPT [ARGUMENT...] [--script ...]
+    run_scripts.py [--once FOLDER PROGRAM] --warm "import torch" [--warm ...] [--only NAME] --script NAME SCRIPT [ARGUMENT...] [--script ...]
 
-A script sees its arguments, its folder on the path, and nothing of the others. All run, whatever becomes of one. Exit status: 0: each
-passed or was skipped; 77: all were skipped (tests/support/skips.py); 1: the last lines name those that failed.
+A script sees its arguments, its folder on the path, and nothing of the others. All run, whatever becomes of one. PROGRAM among their
+arguments is loaded once for all its starts, by what is built in FOLDER (started_once.py). Exit status: 0: each passed or was skipped;
+77: all were skipped (tests/support/skips.py); 1: the last lines name those that failed.
 """
+import contextlib
 import os
 import pathlib
 import runpy
@@ -12,15 +14,20 @@ import sys
 import time
 import traceback
 
+from started_once import StartedOnce
+
 SKIPPED = 77
 
 
 def parse(words):
-    warm, only, scripts = [], "", []
+    warm, only, once, scripts = [], "", None, []
     while words:
         word = words.pop(0)
         if word == "--warm":
             warm.append(words.pop(0))
+        elif word == "--once":
+            once = words[:2]
+            del words[:2]
         elif word == "--only":
             only = words.pop(0)
         elif word == "--script":
@@ -28,11 +35,11 @@ def parse(words):
             scripts.append(words[:end])
             del words[:end]
         else:
-            sys.exit(f"error: run_scripts: expected --warm, --only or --script, received {word}")
+            sys.exit(f"error: run_scripts: expected --once, --warm, --only or --script, received {word}")
     chosen = [script for script in scripts if only in ("", script[0])]
     if not chosen:
         sys.exit(f"error: run_scripts: expected scripts, received none{' called ' + only if only else ''}")
-    return warm, chosen
+    return warm, once, chosen
 
 
 def run_here(script, arguments):
@@ -67,13 +74,18 @@ def run(name, script, arguments):
 
 
 def main():
-    warm, scripts = parse(sys.argv[1:])
+    warm, once, scripts = parse(sys.argv[1:])
     try:
         for statement in warm:
             exec(statement, {})
     except ImportError as missing:
         print(f"not imported ahead: {missing}", flush=True)  # the scripts say what they lack
-    statuses = {name: run(name, script, arguments) for name, script, *arguments in scripts}
+    with contextlib.ExitStack() as open_until_the_end:
+        if once:
+            folder, program = once
+            started = str(open_until_the_end.enter_context(StartedOnce(program, folder)).program)
+            scripts = [[started if word == program else word for word in words] for words in scripts]
+        statuses = {name: run(name, script, arguments) for name, script, *arguments in scripts}
     failed = [name for name, status in statuses.items() if status not in (0, SKIPPED)]
     if failed:
         print(f"{len(failed)} of {len(scripts)} failed: {', '.join(failed)}")
