@@ -4,6 +4,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "accrue/core/error.h"
 #include "data/chat/chat_variables.h"
@@ -14,11 +16,15 @@ namespace {
 
 using MessageJson = nlohmann::ordered_json;
 
-/// The names that OpenAI and Mistral, axolotl, its older versions, and ms-swift use.
-constexpr std::array<const char*, 4> weight_names{"weight", "train", "training", "loss"};
+/// torchtune's name. True means that a message is not learned; false, its default, states nothing.
+constexpr std::string_view name_of_mask = "masked";
+/// The names that OpenAI and Mistral, axolotl, its older versions, ms-swift and Tinker use, and
+/// torchtune's.
+constexpr std::array<std::string_view, 6> weight_names{"weight", "train",     "training",
+                                                       "loss",   "trainable", name_of_mask};
 /// The names by which they weigh parts of a message, or its tokens.
-constexpr std::array<const char*, 3> names_of_parts{"train_detail", "training_detail",
-                                                    "loss_scale"};
+constexpr std::array<std::string_view, 3> names_of_parts{"train_detail", "training_detail",
+                                                         "loss_scale"};
 
 /// Whether a message has a role that no model takes: it is given in any case.
 bool is_of_others(const MessageJson& message) {
@@ -29,7 +35,7 @@ bool is_of_others(const MessageJson& message) {
 }
 
 /// The value of a message's key; null if it is missing, or null.
-const MessageJson* stated_in(const MessageJson& message, const char* name) {
+const MessageJson* stated_in(const MessageJson& message, std::string_view name) {
   const auto found = message.find(name);
   return found == message.end() || found->is_null() ? nullptr : &*found;
 }
@@ -42,7 +48,7 @@ std::optional<bool> all_or_none(const MessageJson& weight) {
   return number == 0 || number == 1 ? std::optional(number == 1) : std::nullopt;
 }
 
-std::string named_weight(const char* name, const MessageJson& weight, std::size_t index) {
+std::string named_weight(std::string_view name, const MessageJson& weight, std::size_t index) {
   const std::string shown =
       weight.is_number() ? weight.dump()
                          : digits_of(weight).value_or("of type " + std::string(weight.type_name()));
@@ -50,7 +56,7 @@ std::string named_weight(const char* name, const MessageJson& weight, std::size_
 }
 
 void refuse_parts(const MessageJson& message, std::size_t index, const std::string& what) {
-  for (const char* const name : names_of_parts)
+  for (const std::string_view name : names_of_parts)
     if (stated_in(message, name) != nullptr)
       throw usage_error(what, "messages that are learned whole, or not at all",
                         '"' + std::string(name) + "\" in message " + std::to_string(index),
@@ -60,14 +66,18 @@ void refuse_parts(const MessageJson& message, std::size_t index, const std::stri
 bool is_withheld(const MessageJson& message, std::size_t index, const std::string& what) {
   refuse_parts(message, index, what);
   std::optional<bool> is_learned;
-  for (const char* const name : weight_names) {
+  for (const std::string_view name : weight_names) {
     const MessageJson* const weight = stated_in(message, name);
     if (weight == nullptr) continue;
-    const std::optional<bool> stated = all_or_none(*weight);
+    std::optional<bool> stated = all_or_none(*weight);
     if (!stated)
       throw usage_error(what, "0 or 1, or false or true, as the weight of a message",
                         named_weight(name, *weight, index),
                         "\"weight\" of the line, which weighs all that is learned of it");
+    if (name == name_of_mask) {
+      if (!*stated) continue;
+      stated = false;
+    }
     if (is_learned.value_or(*stated) != *stated)
       throw usage_error(what, "one weight of a message",
                         named_weight(name, *weight, index) + ", and another key that says not so",

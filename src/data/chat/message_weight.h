@@ -7,7 +7,8 @@
 namespace accrue::data {
 
 /// For each message of the assistant, whether it is marked as only given and not learned: "weight",
-/// "train", "training" or "loss" is 0 or false. It is learned if they are 1, true, null or missing.
+/// "train", "training", "loss" or "trainable" is 0 or false, or "masked" is 1 or true.
+/// It is learned otherwise, also if they are null or missing.
 /// For other messages, which are given in any case: false.
 /// Throws a usage Error of the operation `what` for every other value, for keys that contradict
 /// each other, for messages of other roles than the assistant that are to be learned, and for keys

@@ -15,7 +15,7 @@ import tempfile
 import tokenizers
 import transformers
 from chat_template_golden import TEMPLATES, TOKENS, asked, call, conversation, differing, golden_form, plain_conversation, report, tool
-from learned_rule import is_withheld, joined, learned_sequences, pieces_of
+from learned_rule import WEIGHTS, is_withheld, joined, learned_sequences, pieces_of
 from transformers.utils import chat_template_utils as theirs
 
 FOLDERS = golden_form.share(200, 8)
@@ -83,7 +83,7 @@ def drawn_messages(draw: random.Random) -> list:
             if draw.random() < 0.08:
                 message.setdefault(name, None)
         if message.get("role") == "assistant" and draw.random() < 0.15:
-            message[draw.choice(("weight", "train", "training", "loss"))] = draw.choice((0, 1, True, False, 0.0, 1.0))
+            message[draw.choice((*WEIGHTS, "masked"))] = draw.choice((0, 1, True, False, 0.0, 1.0))
         if draw.random() < 0.1:
             message["metadata"] = {"id": draw.choice((2**64, -(2**80), 7, None)), "list": [None, 2**63]}
     return messages
@@ -130,7 +130,7 @@ def line_renderer(tokenizer, line: dict, with_tools: bool = True):
 
 def contradicts_itself(messages: list) -> bool:
     for message in messages:
-        stated = {bool(message[name]) for name in ("weight", "train", "training", "loss") if message.get(name) is not None}
+        stated = {bool(message[name]) for name in WEIGHTS if message.get(name) is not None} | ({False} if message.get("masked") else set())
         if len(stated) > 1:
             return True
     return False

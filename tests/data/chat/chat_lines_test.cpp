@@ -176,7 +176,7 @@ constexpr const char* both_learned = "<user>q;<assistant>[a;]<user>r;<assistant>
 constexpr const char* second_learned = "<user>q;<assistant>a;<user>r;<assistant>[b;]";
 
 TEST_F(ReadChatLine, WeightsOfMessagesSayWhatIsGivenOnly) {
-  for (const char* name : {"weight", "train", "training", "loss"}) {
+  for (const char* name : {"weight", "train", "training", "loss", "trainable"}) {
     const std::string field = R"(, ")" + std::string(name) + R"(": )";
     for (const char* value : {"0", "0.0", "false", "-0.0"})
       EXPECT_EQ(with(field + value), second_learned) << name << value;
@@ -189,6 +189,19 @@ TEST_F(ReadChatLine, WeightsOfMessagesSayWhatIsGivenOnly) {
           << name << value;
     EXPECT_THAT(with(field + "0" + field + "0"), HasSubstr('"' + std::string(name) + "\" twice"));
   }
+}
+
+TEST_F(ReadChatLine, MaskedMessagesAreGivenOnly) {
+  for (const char* value : {"1", "true"})
+    EXPECT_EQ(with(R"(, "masked": )" + std::string(value)), second_learned) << value;
+  for (const char* value : {"0", "false", "null"})
+    EXPECT_EQ(with(R"(, "masked": )" + std::string(value)), both_learned) << value;
+  EXPECT_EQ(with(R"(, "masked": false, "train": false)"), second_learned);
+  EXPECT_THAT(with(R"(, "masked": true, "train": true)"), HasSubstr("one weight of a message"));
+  EXPECT_THAT(with(R"(, "masked": "yes")"), HasSubstr("\"masked\" of type string in message 1"));
+  EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": "q", "masked": false},
+                     {"role": "assistant", "content": "a"}]})"),
+            "<user>q;<assistant>[a;]");
 }
 
 TEST_F(ReadChatLine, WeightsThatCannotBeMeantAreRefused) {

@@ -4,11 +4,11 @@
 """
 import os.path
 
-WEIGHTS = ("weight", "train", "training", "loss")
+WEIGHTS = ("weight", "train", "training", "loss", "trainable")
 
 
 def is_withheld(message: dict) -> bool:
-    return any(message.get(name) is not None and message[name] == 0 for name in WEIGHTS)
+    return any(message.get(name) is not None and message[name] == 0 for name in WEIGHTS) or bool(message.get("masked"))
 
 
 def first_prompt(render, message: dict, said: str):
