@@ -376,6 +376,24 @@ TEST(RefusalsOfKinds, NameTheKeyThatDoesNotFitTheModel) {
   EXPECT_THAT(refusal_of(right, {"model.kind=vit"}), HasSubstr("try for example batch.samples"));
 }
 
+TEST(RefusalsOfKinds, AreNotForKeysOfTheKindThatAnOverrideReplaces) {
+  const std::string of_resnet =
+      config_with("model", "kind = \"resnet\"\nlayers = 8\nbatchnorm = \"convert-group\"");
+  EXPECT_THAT(refusal_of(of_resnet, {"batch.samples=8"}), "accepted");
+  EXPECT_THAT(refusal_of(of_resnet, {"batch.samples=8", "model.kind=vit"}), "accepted");
+  EXPECT_THAT(
+      refusal_of(of_resnet, {"batch.samples=8", "model.kind=vit", "model.batchnorm=convert-group"}),
+      HasSubstr("try removing model.batchnorm"))
+      << "which the command line states beside the kind";
+  const std::string of_gpt2 =
+      config_with("model", "kind = \"gpt2\"\nheads = 4\ncontext = 64\ndropout = 0.1");
+  EXPECT_THAT(refusal_of(of_gpt2, {"batch.samples=8", "model.kind=resnet"}), "accepted");
+  EXPECT_THAT(refusal_of(config_with("model", "kind = \"vit\"\nbatchnorm = \"exact\""),
+                         {"batch.samples=8"}),
+              HasSubstr("model.batchnorm"))
+      << "the file's own kind";
+}
+
 TEST(RefusalsOfOverrides, QuoteTheOverride) {
   const std::string right = config_with("run", "keep = 1");
   for (const char* text : {"optim.lr", "=3", ".lr=3", "optim.=3", "optim..lr=3", "a b=3",
