@@ -144,7 +144,7 @@ class OnATerminal(unittest.TestCase):
                 terminal.end()
                 self.assertTrue(lines[0].startswith("error: config key optim.lrr"), lines)
                 self.assertIn("  expected  a known key", lines)
-                self.assertIn("  try       optim.lr", lines)
+                self.assertIn("  try       --optim.lr=1", lines)
                 self.assertTrue(all(len(line) <= columns for line in lines), lines)
 
     def test_a_whole_run_leaves_its_log_one_view_and_the_result(self):
