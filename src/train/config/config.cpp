@@ -85,7 +85,7 @@ bool is_of_run(const std::filesystem::path& file) {
 /// read: they are of the kind in the file. Keys on the command line and of other sections, which
 /// say more than the shape of a model, stay and are refused.
 void leave_out_keys_of_other_kinds(Statements& of_file, const std::vector<Entry>& overriding) {
-  const auto kind = std::ranges::find(overriding, "model.kind", &Entry::path);
+  const auto kind = std::ranges::find(overriding, std::string("model.kind"), &Entry::path);
   if (kind == overriding.end()) return;
   Config of_kind;
   StatedKeys stated;

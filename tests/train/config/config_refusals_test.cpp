@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"optim", "weigth_decay = 0", {"unknown", "try optim.weight_decay"}},
                       Case{"optim", "warmup = 10", {"try optim.schedule.warmup"}},
                       Case{"model", "layer = 2", {"try model.layers"}},
-                      Case{"lora", "r = 8", {"Hugging Face", "try lora.rank = 8"}},
-                      Case{"lora", "target_modules = [\"q\"]", {"try lora.targets"}},
+                      Case{"lora", "r = 8", {"Hugging Face", "lora", "rank = 8"}},
+                      Case{"lora", "target_modules = [\"q\"]", {"Hugging Face", "targets = "}},
                       Case{"optimizer", "lr = 2", {"try optim.lr"}},
                       Case{"optim", "lr.value = 2", {"optim.lr to be a number", "a table"}},
                       Case{"optim", "schedule = \"cosine\"", {"a table of keys", "a string"}}));
