@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -13,11 +14,13 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/help/verb_help.h"
+#include "cli/help/wrapped_text.h"
 #include "cli/offload_note.h"
 #include "cli/parse_error.h"
 #include "cli/print_text.h"
 #include "cli/program.h"
 #include "cli/progress_on_stderr.h"
+#include "cli/text_table.h"
 #include "core/words.h"
 #include "memory/out_of_memory.h"
 #include "verify/config/against_cpu.h"
@@ -110,20 +113,6 @@ nlohmann::json to_json(const proof::Report& report) {
   return out;
 }
 
-/// A line of the table; missing cells stay blank.
-struct Line {
-  std::string split, samples;
-  std::string largest_error, its_bound;
-  std::string nearest, error, bound;
-  std::string verdict;
-};
-
-void print(const Line& line) {
-  print_text("%-32s %-8s %13s %9s   %-36s %9s %9s  %s\n", line.split.c_str(), line.samples.c_str(),
-             line.largest_error.c_str(), line.its_bound.c_str(), line.nearest.c_str(),
-             line.error.c_str(), line.bound.c_str(), line.verdict.c_str());
-}
-
 std::string scientific(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1e", value);
@@ -132,35 +121,38 @@ std::string scientific(double value) {
 
 const char* verdict(bool equal) { return equal ? "equal" : "DIFFERS"; }
 
-Line line_of(const proof::SplitResult& split) {
-  return {.split = split.name,
-          .samples = std::to_string(split.samples),
-          .largest_error = scientific(split.largest_error),
-          .its_bound = scientific(split.largest_bound),
-          .nearest = split.parameter,
-          .error = scientific(split.relative_error),
-          .bound = scientific(split.bound),
-          .verdict = verdict(split.equal)};
-}
-
-Line line_of(const proof::StepsResult& steps) {
-  const std::string by = steps.ranks > 1 ? ", also by " + counted(steps.ranks, "rank") : "";
-  return {.split = std::to_string(steps.steps) + " optimizer steps" + by,
-          .largest_error = scientific(steps.largest_error),
-          .its_bound = scientific(steps.largest_bound),
-          .nearest = steps.parameter,
-          .error = scientific(steps.relative_error),
-          .bound = scientific(steps.bound),
-          .verdict = steps.equal && !steps.conclusive ? "not conclusive" : verdict(steps.equal)};
-}
-
-void print_table(const proof::Report& report) {
-  print({"split", "samples", "largest error", "its bound", "nearest to its bound", "error", "bound",
-         ""});
-  for (const proof::SplitResult& split : report.splits) print(line_of(split));
-  if (report.steps) print(line_of(*report.steps));
+/// The table of splits. A narrow terminal shows only the largest errors and their bounds.
+TextTable table_of(const proof::Report& report) {
+  using enum TextTable::Side;
+  TextTable table({{"split"},
+                   {"samples", right, 1},
+                   {"largest error", right},
+                   {"its bound", right},
+                   {"nearest to its bound", left, 4},
+                   {"error", right, 3},
+                   {"bound", right, 2},
+                   {""}});
+  for (const proof::SplitResult& split : report.splits)
+    table.add_row({split.name, std::to_string(split.samples), scientific(split.largest_error),
+                   scientific(split.largest_bound), split.parameter,
+                   scientific(split.relative_error), scientific(split.bound),
+                   verdict(split.equal)});
+  if (const auto& steps = report.steps) {
+    const std::string by = steps->ranks > 1 ? ", also by " + counted(steps->ranks, "rank") : "";
+    table.add_row({std::to_string(steps->steps) + " optimizer steps" + by, "",
+                   scientific(steps->largest_error), scientific(steps->largest_bound),
+                   steps->parameter, scientific(steps->relative_error), scientific(steps->bound),
+                   steps->equal && !steps->conclusive ? "not conclusive" : verdict(steps->equal)});
+  }
   for (const proof::SkippedSplit& split : report.skipped)
-    print({.split = split.name, .samples = std::to_string(split.samples), .verdict = "skipped"});
+    table.add_row({split.name, std::to_string(split.samples), "", "", "", "", "", "skipped"});
+  return table;
+}
+
+/// A text in lines of the terminal, the first of them after `head`, which is indented already.
+std::string beside(const std::string& head, const std::string& text) {
+  const std::string lines = wrapped(text, output_width(), head.size());
+  return head + lines.substr(std::min(head.size(), lines.size()));
 }
 
 /// "by 0.012%", or "1 in 3,400" for a share of the batch.
@@ -174,16 +166,21 @@ std::string size_of(const proof::SmallestFault& fault) {
 }
 
 void print(const proof::Report& report) {
-  print_text("reference: %s\n\n", report.reference.c_str());
-  print_table(report);
-  print_text("\n%s\n", proof::conclusion(report).c_str());
-  if (!report.equal) print_text("What to do: %s.\n", proof::advice(report).c_str());
+  const std::size_t width = output_width();
+  print_text("%s\n", wrapped("reference: " + report.reference, width).c_str());
+  for (const std::string& line : table_of(report).lines(width)) print_text("%s\n", line.c_str());
+  print_text("\n%s", wrapped(proof::conclusion(report), width).c_str());
+  if (!report.equal)
+    print_text("%s", wrapped("What to do: " + proof::advice(report) + ".", width).c_str());
   std::set<std::string> reasons;
   for (const proof::SkippedSplit& split : report.skipped)
-    if (reasons.insert(split.reason).second) print_text("  - skipped: %s\n", split.reason.c_str());
-  for (const std::string& line : report.evidence) print_text("  - %s\n", line.c_str());
-  for (const std::string& line : report.ruled_out) print_text("  - ruled out: %s\n", line.c_str());
-  for (const std::string& line : report.left_out) print_text("  - left out: %s\n", line.c_str());
+    if (reasons.insert(split.reason).second)
+      print_text("%s", beside("  - ", "skipped: " + split.reason).c_str());
+  for (const std::string& line : report.evidence) print_text("%s", beside("  - ", line).c_str());
+  for (const std::string& line : report.ruled_out)
+    print_text("%s", beside("  - ", "ruled out: " + line).c_str());
+  for (const std::string& line : report.left_out)
+    print_text("%s", beside("  - ", "left out: " + line).c_str());
   if (!report.smallest_fault.empty()) print_text("Smallest faults that it would have noticed:\n");
   for (const proof::SmallestFault& fault : report.smallest_fault)
     print_text("  %-44s %s\n", fault.kind.c_str(), size_of(fault).c_str());

@@ -33,7 +33,8 @@ std::optional<std::filesystem::path> near_path(const std::filesystem::path& path
   if (name.empty() || name.size() > longest_name || std::filesystem::exists(path, unreadable))
     return std::nullopt;
   const std::filesystem::path folder = path.parent_path();
-  const std::vector<std::string> names = names_in(folder.empty() ? "." : folder);
+  const std::vector<std::string> names =
+      names_in(folder.empty() ? std::filesystem::path(".") : folder);
   if (names.empty()) return std::nullopt;
   const std::string found = nearest(name, names);
   const std::size_t allowed = std::max<std::size_t>(1, name.size() / length_of_an_edit);

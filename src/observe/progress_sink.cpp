@@ -11,6 +11,7 @@
 #include "accrue/core/units.h"
 #include "core/printable.h"
 #include "core/printable_streams.h"
+#include "observe/broken_lines.h"
 #include "observe/live_view.h"
 
 namespace accrue::observe {
@@ -272,7 +273,11 @@ void ProgressSink::print_line(const std::string& text) {
   last_output_ = options_.clock();
   const std::string wipe = lines_drawn_ > 0 ? std::string("\r") + clear_the_rest : "";
   lines_drawn_ = 0;
-  out_ << Unescaped{wipe + printable(text) + "\n"} << std::flush;
+  const std::string line = printable(text);
+  const bool is_for_a_log = options_.style == ProgressStyle::lines;
+  out_ << Unescaped{wipe + (is_for_a_log ? line : broken_at_words(line, options_.size().columns)) +
+                    "\n"}
+       << std::flush;
 }
 
 }  // namespace accrue::observe

@@ -144,8 +144,19 @@ class OnATerminal(unittest.TestCase):
                 terminal.end()
                 self.assertTrue(lines[0].startswith("error: config key optim.lrr"), lines)
                 self.assertIn("  expected  a known key", lines)
-                self.assertIn("  try       optim.lr", lines)
+                self.assertIn("  try       --optim.lr=1", lines)
                 self.assertTrue(all(len(line) <= columns for line in lines), lines)
+
+    def test_nothing_is_broken_in_mid_word(self):
+        """Joined lines (-J) are as long as they were printed."""
+        for verb in ("train", "verify"):
+            with self.subTest(verb=verb):
+                terminal = Terminal(self.folder, 80, 40, f"'{ACCRUE}' {verb} run.toml --run.out={verb}", UTF8)
+                self.addCleanup(terminal.end)
+                self.assertEqual(self.wait_for_end(terminal), 0)
+                lines = [line.rstrip() for line in terminal.screen("-J", "-S", "-")]
+                self.assertTrue(any(lines))
+                self.assertEqual([line for line in lines if len(line) > 80], [])
 
     def test_a_whole_run_leaves_its_log_one_view_and_the_result(self):
         terminal = self.start()

@@ -73,6 +73,18 @@ TEST(ProgressSink, TellsDecisionsTakenBeforeTheStart) {
   }
 }
 
+TEST(ProgressSink, BreaksLinesForATerminalAtWordsAndNotForALog) {
+  const std::string reason = "micro-batches of 8 samples, nothing recomputed";
+  for (const auto style : {ProgressStyle::lines, ProgressStyle::bar, ProgressStyle::live}) {
+    Stage stage(style);
+    stage.width = 30;
+    stage.sink.on_event({"plan", reason, 0});
+    EXPECT_EQ(stage.taken(), style == ProgressStyle::lines
+                                 ? "plan: " + reason + "\n"
+                                 : "plan: micro-batches of 8\n  samples, nothing recomputed\n");
+  }
+}
+
 TEST(ProgressLines, ShowMicroBatchesWhileAStepTakesLong) {
   Stage stage(ProgressStyle::lines);
   stage.sink.on_start(start);

@@ -82,6 +82,29 @@ def test_a_trainer_that_divides_again_is_named(tmp_path):
     assert report.cause == "scaled-twice", f"\n{report}"
 
 
+def test_a_classifier_that_gets_the_sum_of_means_is_named(tmp_path):
+    """Its forward takes keyword arguments and its loss is a mean: 5.24 then divides by nothing (docs/guide/coming_from.md)."""
+    class Labelled(torch.utils.data.Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, index):
+            return {"input_ids": torch.arange(8) * (index + 1) % WORDS, "labels": torch.tensor(index % 2)}
+
+    def loss_fn(model, micro):
+        logits = model(input_ids=micro["input_ids"]).logits
+        return accrue.Loss(torch.nn.functional.cross_entropy(logits, micro["labels"], reduction="sum"), len(micro["labels"]))
+
+    torch.manual_seed(3)
+    bert = transformers.BertForSequenceClassification(transformers.BertConfig(
+        num_hidden_layers=1, num_attention_heads=2, hidden_size=16, intermediate_size=16, vocab_size=WORDS, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0))
+    arguments = transformers.TrainingArguments(output_dir=str(tmp_path), per_device_train_batch_size=2, gradient_accumulation_steps=4,
+                                               report_to="none", use_cpu=True, disable_tqdm=True)
+    report = accrue.audit(transformers.Trainer(bert, arguments, train_dataset=Labelled()), loss_fn)
+    assert report.cause == "normalization" and any("4 times the true one" in text for text in report.evidence), f"\n{report}"
+
+
 def test_what_is_no_trainer_is_refused():
     with pytest.raises(accrue.UsageError, match="a Trainer of transformers, TRL or Lightning.*accrue.watch"):
         accrue.audit(object())

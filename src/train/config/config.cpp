@@ -81,6 +81,25 @@ bool is_of_run(const std::filesystem::path& file) {
                                  unreadable);
 }
 
+/// Leaves out the keys of a user's [model] that the kind of model on the command line does not
+/// read: they are of the kind in the file. Keys on the command line and of other sections, which
+/// say more than the shape of a model, stay and are refused.
+void leave_out_keys_of_other_kinds(Statements& of_file, const std::vector<Entry>& overriding) {
+  const auto kind = std::ranges::find(overriding, std::string("model.kind"), &Entry::path);
+  if (kind == overriding.end()) return;
+  Config of_kind;
+  StatedKeys stated;
+  apply(*kind, overriding, of_kind, stated, ConfigOrigin::user);
+  if (of_kind.model.kind_is_auto) return;
+  std::erase_if(of_file, [&](const Entry& entry) {
+    const Key* const key = find_key(entry.path);
+    return key != nullptr && section_of(key->name) == "model" &&
+           std::ranges::any_of(key->read_by, [&](const Reader& reader) {
+             return reader.decider == kind->path && !reader.holds(of_kind);
+           });
+  });
+}
+
 /// Whether the command line states the batch only by a schedule, which then replaces the batch in
 /// the file.
 bool states_batch_by_schedule(const std::vector<Entry>& overriding, const Config& config) {
@@ -118,8 +137,10 @@ Config parse_config(const std::string& toml, const std::string& origin,
                     const std::vector<std::string>& overrides, ConfigOrigin kind) {
   Config config;
   StatedKeys stated, answered_for;
-  Statements all = read_toml(toml, origin);
-  const std::vector<Entry> of_file = all, overriding = read_overrides(overrides);
+  Statements of_file = read_toml(toml, origin);
+  const std::vector<Entry> overriding = read_overrides(overrides);
+  if (kind == ConfigOrigin::user) leave_out_keys_of_other_kinds(of_file, overriding);
+  Statements all = of_file;
   all.insert(all.end(), overriding.begin(), overriding.end());
   for (const Entry& entry : of_file) apply(entry, all, config, stated, kind);
   if (kind == ConfigOrigin::user) answered_for = stated;

@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"optim", "weigth_decay = 0", {"unknown", "try optim.weight_decay"}},
                       Case{"optim", "warmup = 10", {"try optim.schedule.warmup"}},
                       Case{"model", "layer = 2", {"try model.layers"}},
-                      Case{"lora", "r = 8", {"Hugging Face", "try lora.rank = 8"}},
-                      Case{"lora", "target_modules = [\"q\"]", {"try lora.targets"}},
+                      Case{"lora", "r = 8", {"Hugging Face", "lora", "rank = 8"}},
+                      Case{"lora", "target_modules = [\"q\"]", {"Hugging Face", "targets = "}},
                       Case{"optimizer", "lr = 2", {"try optim.lr"}},
                       Case{"optim", "lr.value = 2", {"optim.lr to be a number", "a table"}},
                       Case{"optim", "schedule = \"cosine\"", {"a table of keys", "a string"}}));
@@ -374,6 +374,24 @@ TEST(RefusalsOfKinds, NameTheKeyThatDoesNotFitTheModel) {
   EXPECT_THAT(refusal({"model.kind=vit", "model.width=30"}),
               HasSubstr("a multiple of model.heads (4)"));
   EXPECT_THAT(refusal_of(right, {"model.kind=vit"}), HasSubstr("try for example batch.samples"));
+}
+
+TEST(RefusalsOfKinds, AreNotForKeysOfTheKindThatAnOverrideReplaces) {
+  const std::string of_resnet =
+      config_with("model", "kind = \"resnet\"\nlayers = 8\nbatchnorm = \"convert-group\"");
+  EXPECT_THAT(refusal_of(of_resnet, {"batch.samples=8"}), "accepted");
+  EXPECT_THAT(refusal_of(of_resnet, {"batch.samples=8", "model.kind=vit"}), "accepted");
+  EXPECT_THAT(
+      refusal_of(of_resnet, {"batch.samples=8", "model.kind=vit", "model.batchnorm=convert-group"}),
+      HasSubstr("try removing model.batchnorm"))
+      << "which the command line states beside the kind";
+  const std::string of_gpt2 =
+      config_with("model", "kind = \"gpt2\"\nheads = 4\ncontext = 64\ndropout = 0.1");
+  EXPECT_THAT(refusal_of(of_gpt2, {"batch.samples=8", "model.kind=resnet"}), "accepted");
+  EXPECT_THAT(refusal_of(config_with("model", "kind = \"vit\"\nbatchnorm = \"exact\""),
+                         {"batch.samples=8"}),
+              HasSubstr("model.batchnorm"))
+      << "the file's own kind";
 }
 
 TEST(RefusalsOfOverrides, QuoteTheOverride) {
