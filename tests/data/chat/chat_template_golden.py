@@ -4,7 +4,10 @@
 The templates beside this file are those of model families; each renders many conversations, of which texts are to be equal byte by byte, and
 refusals have to be refusals on both sides. Then templates drawn from a small grammar, and what is to be learned of conversations.
 """
+import collections.abc
+import dataclasses
 import datetime
+import itertools
 import json
 import pathlib
 import random
@@ -155,6 +158,13 @@ def asked(program: str, requests: list) -> list:
         return [json.loads(line) for line in (folder / "answers").open()]
 
 
+@dataclasses.dataclass
+class Check:
+    """Requests, and how many of their answers are wrong. The requests of all checks go to one process: a start takes half a second."""
+    requests: list
+    judge: collections.abc.Callable[[list], int]
+
+
 def differing(name: str, requests: list, ours: list, others: list, key: str = "text") -> int:
     count = 0
     for request, own, other in zip(requests, ours, others, strict=True):
@@ -171,7 +181,7 @@ def report(name: str, others: list, wrong: int, more: str = "") -> int:
     return wrong
 
 
-def check_family(program: str, name: str) -> int:
+def check_family(name: str) -> Check:
     draw = random.Random(name)
     requests, others = [], []
     for _ in range(CONVERSATIONS):
@@ -180,12 +190,15 @@ def check_family(program: str, name: str) -> int:
             variables = shown_variables(messages, tools, more, add_generation_prompt)
             requests.append({"template": TEMPLATES[name], "variables": variables})
             others.append(expected(TEMPLATES[name], variables))
-    ours = asked(program, requests)
-    wrong = differing(name, requests, ours, others)
-    return report(name, others, wrong) + check_negative_control(name, requests, ours, others, wrong)
+
+    def judge(ours: list) -> int:
+        wrong = differing(name, requests, ours, others)
+        return report(name, others, wrong) + check_negative_control(name, ours, others, wrong)
+
+    return Check(requests, judge)
 
 
-def check_negative_control(name: str, requests: list, ours: list, others: list, wrong: int) -> int:
+def check_negative_control(name: str, ours: list, others: list, wrong: int) -> int:
     """One character of one text changed has to be seen."""
     at = next(i for i, other in enumerate(others) if other)
     altered = [dict(own) for own in ours]
@@ -203,34 +216,40 @@ def beyond_this_version(own: dict, other) -> bool:
     return "error" in own and (any(reason in own["error"] for reason in reasons) or (other is not None and " at 0x" in other))
 
 
-def check_drawn(program: str) -> int:
+def check_drawn() -> Check:
     draw = random.Random(11)
-    requests = [{"template": drawn_template(draw), "variables": drawn_variables(draw)} for _ in range(DRAWN)]
-    others = [expected(request["template"], request["variables"]) for request in requests]
-    ours = asked(program, requests)
-    compared = [triple for triple in zip(requests, ours, others, strict=True) if not beyond_this_version(triple[1], triple[2])]
-    requests, ours, others = (list(part) for part in zip(*compared))
-    wrong = differing("drawn templates", requests, ours, others)
-    return report("drawn templates", others, wrong, f", {DRAWN - len(compared)} left out")
+    drawn = [{"template": drawn_template(draw), "variables": drawn_variables(draw)} for _ in range(DRAWN)]
+    expectations = [expected(request["template"], request["variables"]) for request in drawn]
+
+    def judge(answers: list) -> int:
+        compared = [triple for triple in zip(drawn, answers, expectations, strict=True) if not beyond_this_version(triple[1], triple[2])]
+        requests, ours, others = (list(part) for part in zip(*compared))
+        wrong = differing("drawn templates", requests, ours, others)
+        return report("drawn templates", others, wrong, f", {DRAWN - len(compared)} left out")
+
+    return Check(drawn, judge)
 
 
 def renderer(source: str, tools, more: dict):
     return lambda messages, add_generation_prompt: expected(source, shown_variables(messages, tools, more, add_generation_prompt))
 
 
-def check_learned(program: str, name: str) -> int:
+def check_learned(name: str) -> Check:
     draw = random.Random(name + " learned")
     requests, others = [], []
     for _ in range(CONVERSATIONS // 2):
         messages, tools, more = setting(draw)
         requests.append({"template": TEMPLATES[name], "messages": messages, "tools": tools, "variables": more})
         others.append(learned_sequences(renderer(TEMPLATES[name], tools, more), messages, more["eos_token"]))
-    ours = asked(program, requests)
-    for own in ours:
-        if "sequences" in own:
-            own["sequences"] = [joined(sequence) for sequence in own["sequences"]]
-    several = sum(other is not None and len(other) > 1 for other in others)
-    return report(f"{name}, learned", others, differing(f"{name}, learned", requests, ours, others, "sequences"), f", {several} of several sequences")
+
+    def judge(ours: list) -> int:
+        for own in ours:
+            if "sequences" in own:
+                own["sequences"] = [joined(sequence) for sequence in own["sequences"]]
+        several = sum(other is not None and len(other) > 1 for other in others)
+        return report(f"{name}, learned", others, differing(f"{name}, learned", requests, ours, others, "sequences"), f", {several} of several sequences")
+
+    return Check(requests, judge)
 
 
 def generated(source: str, variables: dict):
@@ -246,7 +265,7 @@ def generated(source: str, variables: dict):
     return pieces_of(text, marks)
 
 
-def check_generated(program: str, name: str) -> int:
+def check_generated(name: str) -> Check:
     draw = random.Random(name + " generated")
     requests, others = [], []
     for _ in range(CONVERSATIONS):
@@ -254,23 +273,27 @@ def check_generated(program: str, name: str) -> int:
         variables = shown_variables(messages, tools, more, False)
         requests.append({"template": TEMPLATES[name], "variables": variables, "pieces": True})
         others.append(generated(TEMPLATES[name], variables))
-    ours = asked(program, requests)
-    for own in ours:
-        if "pieces" in own:
-            own["pieces"] = joined(own["pieces"])
-    return report(f"{name}, generated", others, differing(f"{name}, generated", requests, ours, others, "pieces"))
+
+    def judge(ours: list) -> int:
+        for own in ours:
+            if "pieces" in own:
+                own["pieces"] = joined(own["pieces"])
+        return report(f"{name}, generated", others, differing(f"{name}, generated", requests, ours, others, "pieces"))
+
+    return Check(requests, judge)
 
 
 def main() -> int:
-    program = sys.argv[1]
     warnings.simplefilter("ignore", SyntaxWarning)  # of Python, on what drawn templates do with numbers
     print(f"jinja2 {jinja2.__version__}, transformers {transformers.__version__}")
-    wrong = sum(check_family(program, name) for name in TEMPLATES)
+    checks = [check_family(name) for name in TEMPLATES]
     for name in TEMPLATES:
         has_generation = re.search(r"\{%-?\s*generation\s*-?%\}", TEMPLATES[name])
-        wrong += check_generated(program, name) if has_generation else check_learned(program, name)
-    wrong += check_drawn(program)
-    return 1 if wrong else 0
+        checks.append(check_generated(name) if has_generation else check_learned(name))
+    checks.append(check_drawn())
+    answers = iter(asked(sys.argv[1], [request for check in checks for request in check.requests]))
+    wrong = [check.judge(list(itertools.islice(answers, len(check.requests)))) for check in checks]
+    return 1 if any(wrong) else 0
 
 
 if __name__ == "__main__":
