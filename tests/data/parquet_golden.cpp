@@ -1,20 +1,15 @@
 // Writes a Parquet file as the lines on which it is trained: parquet_golden FILE LINES.
-#include <iostream>
-
-#include "accrue/core/error.h"
+//
+// Runs requests (support/requests.h).
 #include "core/atomic_file.h"
 #include "data/parquet/parquet_rows.h"
+#include "support/requests.h"
 
 int main(int count, char** words) {
-  if (count != 3) return 64;
-  try {
-    accrue::AtomicFile lines(words[2]);
+  return accrue::testing::run_requests(count, words, [](const std::vector<std::string>& files) {
+    accrue::AtomicFile lines(files.at(1));
     accrue::data::write_rows_as_lines(
-        words[1], [&](std::string_view bytes) { lines.write(bytes); }, "data.train");
+        files.at(0), [&](std::string_view bytes) { lines.write(bytes); }, "data.train");
     lines.commit();
-  } catch (const accrue::Error& error) {
-    std::cerr << error.what() << "\n";
-    return error.exit_code();
-  }
-  return 0;
+  });
 }

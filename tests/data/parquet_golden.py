@@ -1,7 +1,8 @@
-"""Checks that Parquet files are read as pyarrow wrote them: parquet_golden.py PROGRAM ACCRUE.
+"""Checks that Parquet files are read as pyarrow wrote them: parquet_golden.py PROGRAM ACCRUE FOLDER.
 
-PROGRAM writes the rows of a file as lines of JSON, which have to be what pyarrow's own to_pylist() has; ACCRUE trains on a table
-and on its lines with the same losses. Files that are cut, or lack what is read, are refused with one error.
+PROGRAM writes the rows of a file as lines of JSON, which have to be what pyarrow's own to_pylist() has; ACCRUE, which is loaded once
+by what is built in FOLDER (started_once.py), trains on a table and on its lines with the same losses. Files that are cut, or lack what
+is read, are refused with one error.
 """
 
 import json
@@ -14,6 +15,10 @@ import tempfile
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from request_program import RequestProgram  # noqa: E402
+from started_once import StartedOnce  # noqa: E402
+
 READ = ["text", "prompt", "completion", "input_ids", "labels", "attention_mask", "completion_mask", "assistant_masks", "loss_mask", "position_ids",
         "seq_lengths", "messages", "conversations", "tools", "chat_template_kwargs", "chosen", "rejected", "weight"]
 ALPACA = ["instruction", "input", "output", "system", "history"]
@@ -22,8 +27,11 @@ GAPS = ["tools", "chat_template_kwargs", "weight", "input", "system", "history"]
 
 def lines_of(program, file):
     lines = file.with_suffix(".lines")
-    done = subprocess.run([program, file, lines], capture_output=True, text=True)
-    return (done.returncode, done.stderr) if done.returncode else (0, [json.loads(x) for x in lines.read_text().splitlines()])
+    try:
+        program.run(file, lines)
+    except subprocess.CalledProcessError as error:
+        return error.returncode, error.stderr
+    return 0, [json.loads(x) for x in lines.read_text().splitlines()]
 
 
 def without_gaps(value):
@@ -180,13 +188,13 @@ def check_training(accrue, folder):
 
 
 def main():
-    program, accrue = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:])
-    with tempfile.TemporaryDirectory() as name:
+    program, accrue, built = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:])
+    with tempfile.TemporaryDirectory() as name, StartedOnce(accrue, built) as once:
         folder = pathlib.Path(name)
-        check_rows(program, folder)
-        check_refusals(program, folder)
-        check_training(accrue, folder)
-        check_unread_columns(accrue, folder)
+        check_rows(RequestProgram(program), folder)
+        check_refusals(RequestProgram(program), folder)
+        check_training(once.program, folder)
+        check_unread_columns(once.program, folder)
     print("Parquet files are read as pyarrow wrote them")
 
 
