@@ -3,6 +3,7 @@
 
     guides.py PROGRAM [PAGE...]        (without pages: README.md, and those of docs/guide that carry the marker)
     guides.py PROGRAM --part 2/3       the second, fifth, eighth, ... of these pages
+    guides.py PROGRAM --once FOLDER    PROGRAM is loaded once for all its starts, by what is built there (started_once.py)
 
 In such a page, blocks between three backticks are
 
@@ -18,10 +19,11 @@ In such a page, blocks between three backticks are
     diff from=FILE to=FILE
                     lines of the difference between these files of the repository; ... stands for those left out
 
-A page has a folder of its own, with texts/*.txt and answers.jsonl, and runs from its first line to its last. First the
-test sees that pages with mistakes fail, each for its own. Only the standard library.
+A page has a folder of its own, with texts/*.txt and answers.jsonl, and runs from its first line to its last. Before these pages, or
+the first part of them, the test sees that pages with mistakes fail, each for its own. Only the standard library.
 """
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import os
@@ -35,12 +37,14 @@ import textwrap
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import skips  # noqa: E402
+from started_once import StartedOnce  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKER = "<!-- tested -->"
 OF_OTHERS = {"wandb", "mlflow"}  # what no set-up of accrue installs
 SECONDS = 600  # after which a command is taken to hang
 LANGUAGES = {"toml", "sh", "text", "cpp", "diff", "python"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # in the environment of all programs
 # What a reader would type, where the test does not look.
 COMMAND = re.compile(r"^(    |\t)\s*(\$ )?(accrue|torchrun|mpirun|srun|make|cmake|python3?) ")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
@@ -147,7 +151,7 @@ class Run:
                             if not re.match(r"(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_|TORCHELASTIC_|OMPI_|PMIX_|SLURM_|ACCRUE_RUN_)", name)}
         self.environment["PATH"] = os.pathsep.join(
             [str(programs), os.environ.get("PATH", os.defpath)])
-        self.environment["OMP_NUM_THREADS"] = "1"
+        self.environment |= ONE_THREAD
         write_data(folder)
 
     def block(self, block: Block) -> None:
@@ -378,6 +382,7 @@ def main() -> int:
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("pages", type=pathlib.Path, nargs="*")
     parser.add_argument("--part", type=part_of, default=(1, 1))
+    parser.add_argument("--once", type=pathlib.Path)
     arguments = parser.parse_args()
     pages = arguments.pages or [page for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md")))
                                 if MARKER in page.read_text().splitlines()[:3]]
@@ -387,16 +392,20 @@ def main() -> int:
     part, parts = arguments.part
     pages = pages[part - 1::parts]
     failed, missing = 0, set()
-    with tempfile.TemporaryDirectory(prefix="accrue_guides_") as name:
+    with tempfile.TemporaryDirectory(prefix="accrue_guides_") as name, contextlib.ExitStack() as open_until_the_end:
         programs = pathlib.Path(name)
-        (programs / "accrue").symlink_to(arguments.program.resolve())
+        program = arguments.program.resolve()
+        if arguments.once:
+            program = open_until_the_end.enter_context(StartedOnce(program, arguments.once, os.environ | ONE_THREAD)).program
+        (programs / "accrue").symlink_to(program)
         write_programs(programs)
         for example in ("own_command", "unet"):
             built = arguments.program.resolve().parent / "examples" / "by_feature" / example
             if built.exists():
                 (programs / example).symlink_to(built)
         try:
-            check_controls(programs, programs)
+            if part == 1:  # of the test itself, whatever the pages are
+                check_controls(programs, programs)
         except Wrong as wrong:
             print("error: the test itself:", wrong)
             return 1
