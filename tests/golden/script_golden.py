@@ -295,6 +295,7 @@ class ScriptGolden(unittest.TestCase):
         cls.folder = Path(cls.scratch.name)
         cls.lines = make_lines()
         (cls.folder / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in cls.lines))
+        cls.known = {}
 
     @classmethod
     def tearDownClass(cls):
@@ -326,14 +327,19 @@ class ScriptGolden(unittest.TestCase):
             self.assertEqual(process.returncode, 0, errors)
         return load_file(out / "checkpoints" / f"step-{STEPS:08d}" / "model.safetensors")
 
+    def trained_once(self, name, micro):
+        """The same run of one of MODULES, in the folder NAME-MICRO, for all tests that read it."""
+        if (name, micro) not in self.known:
+            kind, loss, _ = MODULES[name]
+            self.known[name, micro] = self.trained(self.write(name, kind, loss), f"{name}-{micro}", f"--batch.micro={micro}")
+        return self.known[name, micro]
+
     def test_any_split_ends_where_whole_batches_end(self):
-        for name, (kind, loss, coefficients) in MODULES.items():
+        for name, (kind, _, coefficients) in MODULES.items():
             expected = trained_by_torch(kind, self.lines, coefficients)
-            path = self.write(name, kind, loss)
             for micro in (1, 3, BATCH):
                 with self.subTest(name, micro=micro):
-                    actual = self.trained(path, f"{name}-{micro}", f"--batch.micro={micro}")
-                    self.assertLess(worst_error(actual, expected), BOUND)
+                    self.assertLess(worst_error(self.trained_once(name, micro), expected), BOUND)
 
     def test_two_ranks_end_there_too(self):
         for name in ("dict", "own losses"):
@@ -344,9 +350,8 @@ class ScriptGolden(unittest.TestCase):
                 self.assertLess(worst_error(actual, trained_by_torch(kind, self.lines, coefficients)), BOUND)
 
     def test_losses_are_told_by_name(self):
-        path = self.write("dict", WithDict, NAMED)
-        self.trained(path, "told", "--batch.micro=3")
-        steps = map(json.loads, (self.folder / "told" / "metrics.jsonl").read_text().splitlines())
+        self.trained_once("dict", 3)
+        steps = map(json.loads, (self.folder / "dict-3" / "metrics.jsonl").read_text().splitlines())
         first = next(step for step in steps if "loss" in step)
         body = make_module(WithDict).double().body
         for name, coefficient in COEFFICIENTS.items():
@@ -364,8 +369,8 @@ class ScriptGolden(unittest.TestCase):
         self.assertGreater(worst_error(wrong, trained_by_torch(OneLoss, self.lines, {"tokens": 1.0})), 1e-3)
 
     def test_a_run_goes_on_where_it_was(self):
+        straight = self.trained_once("own losses", 3)
         path = self.write("own losses", OwnLosses, OWN)
-        straight = self.trained(path, "straight", "--batch.micro=3")
         self.accrue("train", path, f"--run.out={self.folder / 'broken'}", "--batch.micro=3", "--run.steps=2")
         resumed = self.trained(path, "broken", "--batch.micro=3", "--resume")
         for name, tensor in straight.items():
