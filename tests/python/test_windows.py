@@ -188,7 +188,7 @@ def test_parameters_that_do_not_fit_change_nothing(folder, change, received):
 
 @pytest.mark.parametrize("overrides, message", [
     (["precision.accumulate=bf16-kahan"], "precision.accumulate of a process that exchanges sums"),
-    (["optim.kind=adama"], "memory.gradients of a process that exchanges sums"),
+    (["optim.kind=adama", "optim.clip=0"], "memory.gradients of a process that exchanges sums"),
     (["memory.offload=auto"], "memory.offload of a process that exchanges sums"),
     (["dist.local_steps=4"], "dist of a process that exchanges sums"),
     (["batch.ramp_from=4", "batch.ramp_over=3"], "batch of a process that exchanges sums"),
