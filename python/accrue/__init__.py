@@ -17,7 +17,7 @@ _torch.check()
 import torch  # noqa: E402,F401  loads the libraries that _native is linked with
 
 from accrue._build import VERSION as __version__  # noqa: E402
-from accrue._native import Event, Group, Loss, MicroRef, Plan, Samples, StepReport, Tokens  # noqa: E402
+from accrue._native import DataShape, Event, Group, Loss, MicroRef, Plan, Samples, StepReport, Tokens  # noqa: E402
 from accrue.accelerate import Accelerated, accelerate  # noqa: E402
 from accrue.accumulator import AccumulatingOptimizer, Accumulator, accumulate, accumulating  # noqa: E402
 from accrue.adapting import BatchController, NextBatch  # noqa: E402
@@ -33,11 +33,12 @@ from accrue.run_log import RunLog  # noqa: E402
 from accrue.steps import Stepper, accumulated, plan, step  # noqa: E402
 from accrue.verify import verify, verify_loop  # noqa: E402
 from accrue.watch import Watch, watch  # noqa: E402
+from accrue.windows import Sums, SumStepper, WindowWorker  # noqa: E402
 
 __all__ = [
-    "AccumulatingOptimizer", "Accelerated", "Accumulator", "BatchController", "Copies", "Error", "Event", "Group", "Loss", "MicroRef", "NextBatch",
+    "AccumulatingOptimizer", "Accelerated", "Accumulator", "BatchController", "Copies", "DataShape", "Error", "Event", "Group", "Loss", "MicroRef", "NextBatch",
     "ParameterError", "Plan",
-    "RefusedError", "Report", "RunError", "RunLog", "Samples", "StepReport", "Stepper", "Tokens", "UsageError", "Watch", "__version__",
+    "RefusedError", "Report", "RunError", "RunLog", "Samples", "StepReport", "Stepper", "SumStepper", "Sums", "Tokens", "UsageError", "Watch", "WindowWorker", "__version__",
     "accelerate", "accumulate", "accumulated", "accumulating", "audit", "batch_size", "batch_slice", "install_allocator", "join", "linear", "linear_cross_entropy", "linear_cross_entropy_sum", "memory_usage", "plan", "step", "verify",
     "verify_loop", "watch",
 ]

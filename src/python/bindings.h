@@ -14,5 +14,6 @@ void bind_ranks(pybind11::module_& module);
 void bind_run_log(pybind11::module_& module);
 void bind_steps(pybind11::module_& module);
 void bind_verify(pybind11::module_& module);
+void bind_windows(pybind11::module_& module);
 
 }  // namespace accrue::python

@@ -15,6 +15,7 @@ PYBIND11_MODULE(_native, module) {
   bind_steps(module);
   bind_memory(module);
   bind_verify(module);
+  bind_windows(module);
   bind_run_log(module);
   bind_operations(module);
   bind_accelerate(module);

@@ -1,0 +1,167 @@
+"""What clients and server tell each other, as records of Flower."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from accrue.errors import UsageError
+from accrue.windows import MOST_CONTRIBUTIONS, UNITS_OF_A_CONTRIBUTION, Sums
+
+try:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+except ImportError as error:
+    raise ImportError(f"accrue.federated: expected Flower (flwr 1.42 or later), received none ({error}); try pip install 'accrue[federated]'") from error
+
+# Both sides state it: another version has other messages.
+PROTOCOL = 1
+FACTS, PARAMETERS, GRADIENTS = "accrue.facts", "accrue.parameters", "accrue.gradients"
+# Of the format in which Flower has an array, besides its values.
+MOST_HEADER_BYTES = 4096
+# The exponent of a unit of fixed-point sums that no finite fp32 gradient needs.
+MOST_UNIT = 88
+
+
+class Refused(Exception):
+    """Why what a client sent is not counted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a client tells of itself before the first round. Its data are described by their number alone."""
+
+    name: str
+    samples: int
+    vocab: int
+    image: list[int]
+    classes: list[str]
+    keys: dict[str, str]
+    frozen: str
+
+
+def pack(facts: Mapping[str, Any], **tensors: Mapping[str, torch.Tensor]) -> RecordDict:
+    """Returns a message's content: facts as JSON, which keeps all bits of a number, and named tensors."""
+    records: dict[str, Any] = {FACTS: ConfigRecord({"json": json.dumps({"protocol": PROTOCOL, **facts})})}
+    for record, named in tensors.items():
+        records["accrue." + record] = ArrayRecord({name: Array(tensor) for name, tensor in named.items()})
+    return RecordDict(records)
+
+
+def facts_of(content: RecordDict) -> dict[str, Any]:
+    """Returns the facts of a message. Raises Refused if it is not one of this protocol."""
+    try:
+        facts = json.loads(content[FACTS]["json"])
+        protocol = facts["protocol"]
+    except (KeyError, TypeError, ValueError):
+        raise Refused("a message without accrue's facts, as of a ClientApp that is not accrue's") from None
+    if protocol != PROTOCOL:
+        raise Refused(f"messages of version {protocol}, where the server has version {PROTOCOL}")
+    return facts
+
+
+def tensors_of(content: RecordDict, record: str) -> dict[str, torch.Tensor]:
+    """Returns tensors of a message that comes from a side that is trusted."""
+    return {name: torch.from_numpy(array.numpy().copy()) for name, array in content[record].items()} if record in content else {}
+
+
+def describe(description: Description) -> RecordDict:
+    return pack(dataclasses.asdict(description))
+
+
+def description_of(content: RecordDict) -> Description:
+    facts = facts_of(content)
+    try:
+        described = Description(**{field.name: facts[field.name] for field in dataclasses.fields(Description)})
+        is_sound = isinstance(described.name, str) and isinstance(described.samples, int) and described.samples >= 1
+    except KeyError as missing:
+        raise Refused(f"a description without {missing}") from None
+    if not is_sound:
+        raise Refused(f"a description of {described.samples!r} samples by the name {described.name!r}")
+    return described
+
+
+def pack_sums(sums: Sums) -> RecordDict:
+    return pack({"loss_sum": sums.loss_sum, "weight": sums.weight, "tokens": sums.tokens, "micro_batches": sums.micro_batches,
+                 "quarantined": sums.quarantined, "contributions": dict(sums.contributions), "units": list(sums.units)}, gradients=sums.gradients)
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What sums have to fit."""
+
+    parameters: Mapping[str, torch.Tensor]
+    units: tuple[int, ...]
+    dtype: torch.dtype | None  # of sums; None: that of the parameters, at least fp32
+
+
+def _number(facts: Mapping[str, Any], name: str, kind: type = float) -> Any:
+    value = facts.get(name)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or (kind is int and (int(value) != value or value < 0)):
+        raise Refused(f"{name} {value!r}, where a finite number is expected" if kind is float else f"{name} {value!r}, where a count is expected")
+    return kind(value)
+
+
+def _gradient(name: str, array: Any, expected: Expected) -> torch.Tensor:
+    like = expected.parameters[name]
+    dtype = expected.dtype or (torch.float64 if like.dtype == torch.float64 else torch.float32)
+    most = like.numel() * dtype.itemsize + MOST_HEADER_BYTES
+    if len(array.data) > most:
+        raise Refused(f"{len(array.data)} bytes for {name}, where at most {most} are expected: oversized")
+    try:
+        gradient = torch.from_numpy(array.numpy().copy())
+    except (TypeError, ValueError, EOFError) as error:
+        raise Refused(f"{name}, which cannot be read: {error}") from None
+    if gradient.dtype != dtype or gradient.shape != like.shape:
+        raise Refused(f"{name} as {gradient.dtype} {list(gradient.shape)}, where {dtype} {list(like.shape)} is expected")
+    return gradient
+
+
+def _expect_in_range(name: str, gradient: torch.Tensor, contributions: int) -> None:
+    if not 1 <= contributions <= MOST_CONTRIBUTIONS:
+        raise Refused(f"{contributions} contributions to {name}, where 1 to {MOST_CONTRIBUTIONS} are expected")
+    if gradient.dtype != torch.int64:
+        if not bool(torch.isfinite(gradient).all()):
+            raise Refused(f"{name} with values that are not finite")
+        return
+    most = contributions * UNITS_OF_A_CONTRIBUTION
+    if gradient.numel() > 0 and (int(gradient.max()) > most or int(gradient.min()) < -most):
+        raise Refused(f"{name} with more than {most} units, which {contributions} contributions cannot have: oversized")
+
+
+def sums_of(content: RecordDict, expected: Expected) -> Sums:
+    """Returns the sums that a client sent. Raises Refused unless they are finite and fit."""
+    facts = facts_of(content)
+    weight, loss_sum = _number(facts, "weight"), _number(facts, "loss_sum")
+    if weight < 0:
+        raise Refused(f"weight {weight}, where at least 0 is expected")
+    units = facts.get("units")
+    if not isinstance(units, list) or len(units) != len(expected.units) or not all(
+            isinstance(unit, int) and least <= unit <= max(MOST_UNIT, least) for unit, least in zip(units, expected.units)):
+        raise Refused("units that are not those of the window, or larger ones that a gradient may need")
+    arrays = content[GRADIENTS] if GRADIENTS in content else {}
+    unknown = sorted(set(arrays) - set(expected.parameters))
+    if unknown:
+        raise Refused(f"{unknown[0]}, which is no parameter that is trained")
+    if weight == 0 and arrays:
+        raise Refused("gradients without a loss term")
+    contributions = facts.get("contributions")
+    if not isinstance(contributions, dict) or set(contributions) != set(arrays):
+        raise Refused("counts of contributions for other parameters than there are sums of")
+    gradients = {}
+    for name in (name for name in expected.parameters if name in arrays):
+        gradients[name] = _gradient(name, arrays[name], expected)
+        _expect_in_range(name, gradients[name], _number(contributions, name, int))
+    return Sums(loss_sum, weight, _number(facts, "tokens", int), _number(facts, "micro_batches", int), _number(facts, "quarantined", int), gradients,
+                {name: int(contributions[name]) for name in gradients}, tuple(units))
+
+
+def expect_same(name: str, what: str, mine: Any, theirs: Any) -> None:
+    """Raises UsageError if a client has something else than the server."""
+    if mine != theirs:
+        raise UsageError(f"{what} of client {name}", repr(mine), repr(theirs), "the same value in the configs of server and clients")
