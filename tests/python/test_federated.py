@@ -12,6 +12,7 @@ import accrue
 
 flwr_app = pytest.importorskip("flwr.app", reason="Flower is not installed: scripts/setup.sh test")
 from flwr.serverapp import Grid  # noqa: E402
+from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from accrue.federated import RoundReport, client_app, messages, server_app  # noqa: E402
 from accrue.federated.shares import draws, shares  # noqa: E402
@@ -72,6 +73,13 @@ class Folder:
 @pytest.fixture
 def folder(tmp_path):
     return Folder(tmp_path, {})
+
+
+@pytest.fixture(autouse=True)
+def task(monkeypatch):
+    """A message takes its run from the process in which Flower starts an app."""
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 class VirtualTime:
