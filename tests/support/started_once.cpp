@@ -61,9 +61,9 @@ int status_of(pid_t program, int asked) {
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, program, 0));
   pollfd either[] = {{.fd = ended, .events = POLLIN, .revents = 0},
                      {.fd = asked, .events = POLLIN, .revents = 0}};
-  while (::poll(either, 2, -1) < 0) {
+  while (ended >= 0 && ::poll(either, 2, -1) < 0) {
   }
-  if (either[0].revents == 0) ::kill(program, SIGKILL);
+  if (ended >= 0 && either[0].revents == 0) ::kill(program, SIGKILL);
   int status = 0;
   ::waitpid(program, &status, 0);
   return status;
@@ -78,7 +78,8 @@ int status_of(pid_t program, int asked) {
       ::close(asked);
       go_on(std::move(request));
     }
-    answer = {.is_started = 1, .status = status_of(program, asked)};
+    // Without another process whoever asked starts it; -1 would stand for all processes.
+    if (program > 0) answer = {.is_started = 1, .status = status_of(program, asked)};
   }
   ::send(asked, &answer, sizeof answer, MSG_NOSIGNAL);
   ::_exit(0);
