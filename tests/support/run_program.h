@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/loaded_programs.h"
+
 namespace accrue::testing {
 
 /// Returns when the condition is true; throws after two minutes, which ends the test.
@@ -47,6 +49,8 @@ class Program {
   /// `folder` takes the streams and is the working directory; it must exist.
   Program(const std::filesystem::path& folder, std::vector<std::string> command)
       : output_(folder / "stdout.txt"), errors_(folder / "stderr.txt") {
+    process_ = LoadedPrograms::of_this_process().start(folder, output_, errors_, command);
+    if (process_ > 0) return;
     std::vector<char*> words;
     for (std::string& word : command) words.push_back(word.data());
     words.push_back(nullptr);
