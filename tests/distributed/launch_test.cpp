@@ -185,6 +185,10 @@ TEST(Launch, RefusesAnAddressThatIsNoneWithTheOneThatIsMeant) {
                    {"node1 node2", "the name or the address"},
                    {"[::1", "the name or the address"},
                    {"node1:port", "the name or the address"},
+                   {"[fe80::1]:29500", "MASTER_ADDR=fe80::1 and MASTER_PORT=29500"},
+                   {"node:29500", "MASTER_ADDR=node and MASTER_PORT=29500"},
+                   {"http://node", "MASTER_ADDR=node"},
+                   {"a,b", "the name or the address"},
                    {"-x", "the name or the address"}};
   for (const auto& [written, meant] : addresses)
     for (const Environment& launcher : {kTorchrun, kMpirun, kSrun})
@@ -232,6 +236,19 @@ TEST(Launch, RefusesWhatIsNoNumberInRange) {
            {"RANK", "4"}, {"WORLD_SIZE", "0"}, {"LOCAL_RANK", "-1"}, {"MASTER_PORT", "70000"}})
     EXPECT_THAT(usage_message([&] { launch_of(with(kTorchrun, {variable})); }),
                 AllOf(HasSubstr(variable.first), HasSubstr("'" + variable.second + "'")));
+}
+
+TEST(Launch, RefusesAPortThatIsNoneByEachLauncher) {
+  for (const Environment& launcher : {kTorchrun, kMpirun, kSrun}) {
+    const Environment meeting = with(launcher, {{"MASTER_ADDR", "127.0.0.1"}});
+    for (const std::string port : {"", "0", "65536", " 29500", "http", "29500,29501"})
+      EXPECT_THAT(usage_message([&] {
+                    launch_of(with(meeting, {{"MASTER_PORT", port}}));
+                  }),
+                  AllOf(HasSubstr("MASTER_PORT to be a whole number from 1 to 65535"),
+                        HasSubstr("'" + port + "'")));
+    EXPECT_EQ(launch_of(with(meeting, {{"MASTER_PORT", "65535"}})).master_port, 65535);
+  }
 }
 
 TEST(Launch, FindsTheFirstOfSlurmsNodes) {

@@ -14,6 +14,7 @@ sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
 
 import control_groups  # noqa: E402
 import estates  # noqa: E402
+import loaded_programs  # noqa: E402
 import tinyrun  # noqa: E402
 
 OPTIONS: tinyrun.Options
@@ -32,11 +33,14 @@ class Operators(unittest.TestCase):
         self.folder = estates.make(OPTIONS, estates.KINDS[kind], self.scratch / kind)
         return self.folder
 
-    def accrue(self, *words, fault="", begin=lambda: None, **variables):
+    def accrue(self, *words, fault="", begin=None, **variables):
         """`begin` runs in the process before the program."""
         armed = {"LD_PRELOAD": str(OPTIONS.programs.fault_points), "ACCRUE_FAULT": fault} if fault else {}
         environment = tinyrun.alone() | armed | variables
-        return tinyrun.wait(subprocess.Popen([OPTIONS.program, *words], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        command = [OPTIONS.program, *words]
+        if begin is None:
+            return tinyrun.wait(loaded_programs.start(command, environment, self.folder))
+        return tinyrun.wait(subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                              stderr=subprocess.PIPE, env=environment, preexec_fn=begin))
 
     def expect(self, ended, status, *words):
@@ -165,16 +169,15 @@ class Addresses(Operators):
                  "srun": {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}}
 
     def test_what_is_no_address_or_port_is_named_under_each_launcher(self):
+        """All that is none of the two: launch_test.cpp, without a process for each."""
         self.estate("text")
         for launcher, variables in self.LAUNCHERS.items():
-            for name, values in (("MASTER_ADDR", ("", " node ", "[fe80::1]:29500", "node:29500", "http://node", "a,b", "node\n")),
-                                 ("MASTER_PORT", ("", "0", "65536", " 29500", "http", "29500,29501"))):
-                for value in values:
-                    with self.subTest(launcher=launcher, name=name, value=value):
-                        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"} | {name: value}
-                        ended = self.accrue("train", "run.toml", NEW, **(variables | meeting))
-                        self.expect(ended, 2, name)
-                        self.assertNotIn("token", ended.errors.lower())
+            for name, value in (("MASTER_ADDR", "http://node"), ("MASTER_PORT", "29500,29501")):
+                with self.subTest(launcher=launcher, name=name):
+                    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"} | {name: value}
+                    ended = self.accrue("train", "run.toml", NEW, **(variables | meeting))
+                    self.expect(ended, 2, name)
+                    self.assertNotIn("token", ended.errors.lower())
         self.assertFalse((self.folder / "runs/new").exists())
 
 
