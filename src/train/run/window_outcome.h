@@ -23,7 +23,7 @@ struct Failed {
 using WindowOutcome = std::variant<outcome::Whole, outcome::Interrupted, outcome::FillAgain,
                                    outcome::ClosedEarly, outcome::Failed>;
 
-/// What run_window() does after an attempt.
+/// The reaction of run_window() to an attempt.
 enum class NextAttempt {
   none,        ///< returns the result
   fill_rest,   ///< keeps the sums, and fills the window with the rest of the request

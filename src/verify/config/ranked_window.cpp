@@ -182,7 +182,7 @@ distributed::GroupOptions options_of(const train::Config& config) {
   return options;
 }
 
-/// What each rank does, on its own thread.
+/// The work of each rank, on its own thread.
 using RankTask = std::function<void(std::shared_ptr<distributed::Group>, train::Workload)>;
 
 /// The objects that ranks share: their store, and the first error.
