@@ -67,8 +67,7 @@ function(accrue_add_test_pch name)
   target_link_libraries(${name} PRIVATE GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
 endfunction()
 
-# accrue_use_pch(TARGET [FRONTEND] [TEST]): FRONTEND if the target's sources include torch/torch.h, TEST if it is a test or
-# a program that tests run.
+# accrue_use_pch(TARGET [FRONTEND] [TEST]): FRONTEND if the target's sources include torch/torch.h, TEST if it is a test.
 function(accrue_use_pch target)
   set(pch accrue_pch)
   if("FRONTEND" IN_LIST ARGN)
@@ -76,8 +75,6 @@ function(accrue_use_pch target)
   endif()
   if("TEST" IN_LIST ARGN)
     string(REPLACE pch test_pch pch ${pch})
-    # GoogleTest's headers are precompiled with these.
-    target_compile_options(${target} PRIVATE $<TARGET_PROPERTY:GTest::gtest,INTERFACE_COMPILE_OPTIONS>)
   endif()
   target_precompile_headers(${target} REUSE_FROM ${pch})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:accrue_openmp>)
