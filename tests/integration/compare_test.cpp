@@ -171,7 +171,7 @@ TEST_F(Compare, RefusesWhatIsNoComparison) {
   EXPECT_THAT(refusal_of({"new", "empty"}),
               AllOf(HasSubstr("read run empty"), HasSubstr("a folder without them")));
   EXPECT_THAT(refusal_of({"nowhere", "new"}), HasSubstr("no such folder"));
-  EXPECT_THAT(refusal_of({"new", "new", "--los=1%"}), HasSubstr("try --loss\n"));
+  EXPECT_THAT(refusal_of({"new", "new", "--los=1%"}), HasSubstr("try --loss 1%\n"));
 }
 
 TEST_F(Compare, AnEmptyRunIsARunWithoutMetrics) {
