@@ -27,19 +27,14 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
 }  // namespace
 
 std::optional<std::filesystem::path> near_path(const std::filesystem::path& path) {
-  constexpr std::size_t length_of_an_edit = 4, longest_name = 255;
+  constexpr std::size_t longest_name = 255;
   std::error_code unreadable;
   const std::string name = path.filename().string();
   if (name.empty() || name.size() > longest_name || std::filesystem::exists(path, unreadable))
     return std::nullopt;
   const std::filesystem::path folder = path.parent_path();
-  const std::vector<std::string> names =
-      names_in(folder.empty() ? std::filesystem::path(".") : folder);
-  if (names.empty()) return std::nullopt;
-  const std::string found = nearest(name, names);
-  const std::size_t allowed = std::max<std::size_t>(1, name.size() / length_of_an_edit);
-  const bool is_near = name.size() > 1 && edit_distance(name, found) <= allowed;
-  return is_near ? std::optional(folder / found) : std::nullopt;
+  const auto found = misspelt(name, names_in(folder.empty() ? std::filesystem::path(".") : folder));
+  return found ? std::optional(folder / *found) : std::nullopt;
 }
 
 std::string near_path_or(const std::filesystem::path& path, const std::string& otherwise) {

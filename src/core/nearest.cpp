@@ -1,6 +1,7 @@
 #include "core/nearest.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace accrue {
 
@@ -24,6 +25,21 @@ std::string nearest(std::string_view name, const std::vector<std::string>& candi
                            [&](const std::string& a, const std::string& b) {
                              return edit_distance(name, a) < edit_distance(name, b);
                            });
+}
+
+std::optional<std::string> nearest_within(std::size_t edits, std::string_view name,
+                                          const std::vector<std::string>& candidates) {
+  if (candidates.empty()) return std::nullopt;
+  std::string found = nearest(name, candidates);
+  return edit_distance(name, found) <= edits ? std::optional(std::move(found)) : std::nullopt;
+}
+
+std::optional<std::string> misspelt(std::string_view name,
+                                    const std::vector<std::string>& candidates) {
+  constexpr std::size_t length_of_an_edit = 4;
+  if (name.size() < 2) return std::nullopt;
+  return nearest_within(std::max<std::size_t>(1, name.size() / length_of_an_edit), name,
+                        candidates);
 }
 
 }  // namespace accrue

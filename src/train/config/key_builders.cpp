@@ -133,13 +133,9 @@ std::optional<std::string> completed(const std::string& word,
 /// is not int8.
 std::optional<std::string> near_choice(const std::string& word,
                                        const std::vector<std::string>& choices) {
-  constexpr std::size_t length_of_an_edit = 4;
   if (auto whole = completed(word, choices)) return whole;
-  const std::string found = nearest(word, choices);
-  const std::size_t allowed = std::max<std::size_t>(1, word.size() / length_of_an_edit);
-  const bool is_near = word.size() > 1 && edit_distance(word, found) <= allowed &&
-                       digits_of(word) == digits_of(found);
-  return is_near ? std::optional(found) : std::nullopt;
+  auto found = misspelt(word, choices);
+  return found && digits_of(word) == digits_of(*found) ? found : std::nullopt;
 }
 
 }  // namespace

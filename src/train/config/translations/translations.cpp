@@ -88,9 +88,8 @@ std::optional<ForeignName> nearest_foreign(const std::string& path) {
   if (name.size() < shortest) return std::nullopt;
   std::vector<std::string> names;
   for (const auto& [known, row] : rows_by_name()) names.push_back(known);
-  const std::string found = nearest(name, names);
-  if (edit_distance(name, found) > name.size() / length_of_an_edit) return std::nullopt;
-  return find_name(found);
+  const auto found = nearest_within(name.size() / length_of_an_edit, name, names);
+  return found ? find_name(*found) : std::nullopt;
 }
 
 std::optional<ForeignName> enclosing_foreign(const std::string& path) {
