@@ -48,9 +48,7 @@ constexpr std::array<OtherVerb, 12> other_verbs{{
 std::optional<std::string> near_word(const std::string& word,
                                      const std::vector<std::string>& names) {
   constexpr std::size_t length_of_an_edit = 3;
-  const std::string found = nearest(word, names);
-  const bool is_near = edit_distance(word, found) <= word.size() / length_of_an_edit;
-  return is_near ? std::optional(found) : std::nullopt;
+  return nearest_within(word.size() / length_of_an_edit, word, names);
 }
 
 /// The suggestion for a `word` that is not in `names`: the one of which it is a misspelling, or any
@@ -120,19 +118,20 @@ std::optional<std::string> option_meant(const std::string& typed,
   return has_it ? std::string(other->ours) : near_word(name, known);
 }
 
-/// The override that states a key without its section ("--lr", "lr") or misspelt; none if no key is
-/// near.
-std::optional<std::string> override_meant(const std::string& name,
-                                          const std::optional<std::string>& value) {
+/// The override for what was typed in place of one.
+struct OverrideMeant {
+  std::string text;
+  /// Whether a key without its section was typed ("lr" for optim.lr), and not a misspelt one.
+  bool lacks_section = false;
+};
+
+/// None if no key of this version is near `name`.
+std::optional<OverrideMeant> override_meant(const std::string& name,
+                                            const std::optional<std::string>& value) {
   const train::Key* const key = train::nearest_key(name);
   if (key == nullptr || !key->in_this_version) return std::nullopt;
-  return shell_word("--" + key->name + "=" + value.value_or("VALUE"));
-}
-
-/// Whether a key has this name behind its section, as "lr" in optim.lr.
-bool names_key(const std::string& name) {
-  const train::Key* const key = train::nearest_key(name);
-  return key != nullptr && key->name.ends_with("." + train::normalised(name));
+  return OverrideMeant{.text = shell_word("--" + key->name + "=" + value.value_or("VALUE")),
+                       .lacks_section = key->name.ends_with("." + train::normalised(name))};
 }
 
 template <typename Names>
@@ -155,21 +154,20 @@ Error not_an_override(const CLI::App& verb, const std::string& argument,
     return usage_error(operation, "--section.key=value", "no dashes before the key",
                        "--" + argument);
   const std::string expected = "an option of this verb or --section.key=value";
-  std::optional<std::string> meant;
+  std::string suggestion = "accrue " + verb.get_name() + " --help";
   if (is_bare || argument.starts_with("--")) {
     const std::string name = is_bare ? argument.substr(0, equals) : argument.substr(2);
     const auto value = is_bare ? std::optional(argument.substr(equals + 1)) : next;
     if (const auto foreign = train::foreign_key(name, value))
       return usage_error(operation, expected, "a name of " + foreign->users, foreign->advice);
-    meant = override_meant(name, value);
-    if (meant && names_key(name))
-      return usage_error(operation, expected, "a key without its section", *meant);
+    if (const auto meant = override_meant(name, value)) {
+      if (meant->lacks_section)
+        return usage_error(operation, expected, "a key without its section", meant->text);
+      suggestion = meant->text;
+    }
   }
-  const auto option = option_meant(argument, names_of_options(verb));
   return usage_error(operation, expected, in_quotes(argument),
-                     option  ? *option
-                     : meant ? *meant
-                             : "accrue " + verb.get_name() + " --help");
+                     option_meant(argument, names_of_options(verb)).value_or(suggestion));
 }
 
 /// The value that was typed with or behind the word at `index`, as it is typed with `option`; empty
