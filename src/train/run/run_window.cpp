@@ -70,20 +70,6 @@ Filled fill_and_close(const WindowFlow& flow, WindowRequest& request, WindowRun&
   return closed;
 }
 
-WindowOutcome outcome_of(Filled filled) {
-  switch (filled) {
-    case Filled::interrupted:
-      return outcome::Interrupted{};
-    case Filled::again:
-      return outcome::FillAgain{};
-    case Filled::goes_on:
-      return outcome::ClosedEarly{};
-    case Filled::whole:
-      break;
-  }
-  return outcome::Whole{};
-}
-
 /// Opens the window, has it filled, and closes it, once.
 WindowOutcome attempt(const WindowFlow& flow, WindowRequest& request, WindowRun& run) {
   bool is_filling = false;
@@ -91,13 +77,13 @@ WindowOutcome attempt(const WindowFlow& flow, WindowRequest& request, WindowRun&
   const auto clean_up = [&] { is_filling ? drop(flow) : flow.window.discard(); };
   const auto failed = [&](bool is_out_of_memory) {
     clean_up();
-    return outcome::Failed{std::current_exception(), is_out_of_memory, flow.window.is_torn()};
+    return FailedAttempt{std::current_exception(), is_out_of_memory, flow.window.is_torn()};
   };
   try {
     open_window(flow, request);
     if (flow.kept != nullptr) flow.kept->reset();  // the finished part is in the window now
     is_filling = true;
-    return outcome_of(fill_and_close(flow, request, run));
+    return fill_and_close(flow, request, run);
   } catch (const distributed::RanksGone&) {
     if (is_filling && flow.kept != nullptr) *flow.kept = flow.runner.completed_part(request, run);
     return failed(false);
@@ -141,7 +127,7 @@ WindowRun run_window(const WindowFlow& flow, WindowRequest request) {
     const WindowOutcome outcome = attempt(flow, request, run);
     switch (next_attempt(outcome, flow.retries.enabled() && !request.micro_batches.empty())) {
       case NextAttempt::none:
-        run.interrupted = std::holds_alternative<outcome::Interrupted>(outcome);
+        run.interrupted = std::get<Filled>(outcome) == Filled::interrupted;
         report_retries(flow);
         run.out_of_memory = flow.retries.count();
         run.retries += request.fills + flow.retries.count();
@@ -155,11 +141,11 @@ WindowRun run_window(const WindowFlow& flow, WindowRequest request) {
         run = {};
         break;
       case NextAttempt::restart:
-        restart(flow, request, std::get<outcome::Failed>(outcome).error);
+        restart(flow, request, std::get<FailedAttempt>(outcome).error);
         run = {};
         break;
       case NextAttempt::fail:
-        std::rethrow_exception(std::get<outcome::Failed>(outcome).error);
+        std::rethrow_exception(std::get<FailedAttempt>(outcome).error);
     }
   }
 }

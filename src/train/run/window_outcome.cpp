@@ -3,23 +3,26 @@
 namespace accrue::train {
 namespace {
 
-struct Decide {
-  bool may_restart;
-
-  NextAttempt operator()(const outcome::Whole&) const { return NextAttempt::none; }
-  NextAttempt operator()(const outcome::Interrupted&) const { return NextAttempt::none; }
-  NextAttempt operator()(const outcome::FillAgain&) const { return NextAttempt::fill_again; }
-  NextAttempt operator()(const outcome::ClosedEarly&) const { return NextAttempt::fill_rest; }
-  NextAttempt operator()(const outcome::Failed& failed) const {
-    return failed.is_out_of_memory && !failed.is_torn && may_restart ? NextAttempt::restart
-                                                                     : NextAttempt::fail;
+NextAttempt after(Filled filled) {
+  switch (filled) {
+    case Filled::again:
+      return NextAttempt::fill_again;
+    case Filled::goes_on:
+      return NextAttempt::fill_rest;
+    case Filled::whole:
+    case Filled::interrupted:
+      break;
   }
-};
+  return NextAttempt::none;
+}
 
 }  // namespace
 
 NextAttempt next_attempt(const WindowOutcome& outcome, bool may_restart) {
-  return std::visit(Decide{may_restart}, outcome);
+  if (const auto* filled = std::get_if<Filled>(&outcome)) return after(*filled);
+  const auto& failed = std::get<FailedAttempt>(outcome);
+  return failed.is_out_of_memory && !failed.is_torn && may_restart ? NextAttempt::restart
+                                                                   : NextAttempt::fail;
 }
 
 }  // namespace accrue::train

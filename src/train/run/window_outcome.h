@@ -3,25 +3,21 @@
 #include <exception>
 #include <variant>
 
+#include "train/window/runner.h"
+
 namespace accrue::train {
 
-/// How an attempt to fill and close a window ended. The alternatives exclude each other.
-namespace outcome {
-struct Whole {};        ///< the window is closed, and its result is final
-struct Interrupted {};  ///< the run stops between two micro-batches; the window was discarded
-struct FillAgain {};    ///< the runner changed the request, and wants it filled once more
-struct ClosedEarly {};  ///< ranks closed the window to save its middle; the rest is to be filled
-/// An exception ended the attempt. The window was discarded.
-struct Failed {
+/// An exception ended an attempt to fill and close a window. The window was discarded.
+struct FailedAttempt {
   std::exception_ptr error;
   bool is_out_of_memory = false;
   /// Whether gradients of the window are in the optimizer already (accum::Window::is_torn).
   bool is_torn = false;
 };
-}  // namespace outcome
 
-using WindowOutcome = std::variant<outcome::Whole, outcome::Interrupted, outcome::FillAgain,
-                                   outcome::ClosedEarly, outcome::Failed>;
+/// How an attempt to fill and close a window ended: as the runner reports (Filled::whole: the
+/// window is closed, and its result is final), or by an exception.
+using WindowOutcome = std::variant<Filled, FailedAttempt>;
 
 /// The reaction of run_window() to an attempt.
 enum class NextAttempt {

@@ -7,16 +7,16 @@
 namespace accrue::train {
 namespace {
 
-outcome::Failed failed(bool is_out_of_memory, bool is_torn) {
+FailedAttempt failed(bool is_out_of_memory, bool is_torn) {
   return {std::make_exception_ptr(std::runtime_error("a test")), is_out_of_memory, is_torn};
 }
 
 TEST(WindowOutcome, DecidesWithoutRetriesForEachEndOfAnAttempt) {
   for (const bool may_restart : {false, true}) {
-    EXPECT_EQ(next_attempt(outcome::Whole{}, may_restart), NextAttempt::none);
-    EXPECT_EQ(next_attempt(outcome::Interrupted{}, may_restart), NextAttempt::none);
-    EXPECT_EQ(next_attempt(outcome::FillAgain{}, may_restart), NextAttempt::fill_again);
-    EXPECT_EQ(next_attempt(outcome::ClosedEarly{}, may_restart), NextAttempt::fill_rest);
+    EXPECT_EQ(next_attempt(Filled::whole, may_restart), NextAttempt::none);
+    EXPECT_EQ(next_attempt(Filled::interrupted, may_restart), NextAttempt::none);
+    EXPECT_EQ(next_attempt(Filled::again, may_restart), NextAttempt::fill_again);
+    EXPECT_EQ(next_attempt(Filled::goes_on, may_restart), NextAttempt::fill_rest);
   }
 }
 
