@@ -9,7 +9,7 @@
 namespace accrue::train {
 
 /// One process that does each window by itself.
-class SingleProcess final : public Parallelism {
+class SingleProcess : public Parallelism {
  public:
   explicit SingleProcess(std::vector<RankRecord> records = {}) : records_(std::move(records)) {}
 

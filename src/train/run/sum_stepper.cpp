@@ -45,7 +45,7 @@ void expect_shape(const DataShape& shape) {
     throw usage_error("shape of data", "a vocabulary, and for images channels, height and width",
                       "vocab " + std::to_string(shape.vocab) + " and " +
                           std::to_string(shape.image.size()) + " numbers of an image",
-                      "what WindowWorker::shape() returns where the data are");
+                      "the value of WindowWorker::shape() in a process that has the data");
 }
 
 void expect_length_in_steps(const Config& config) {

@@ -24,7 +24,7 @@ class SumStepper {
   SumStepper(const Config& config, const DataShape& shape);
 
   std::string frozen_digest() const { return digest_of_frozen(*work_.model); }
-  NamedParameters parameters() const { return trained_parameters(*work_.model); }
+  NamedParameters parameters() const { return optim::trained_of(work_.model->parameters()); }
   void load(const NamedParameters& values) { load_trained(*work_.model, values); }
   /// The units that the next window is to have; empty unless the sums are in fixed point.
   std::vector<int> units() const { return buffer_->units(); }

@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/normalisation.h"
+#include "accrue/optim/optimizer.h"
 #include "core/checksum.h"
 #include "core/words.h"
 #include "train/config/gradient_folding.h"
@@ -112,16 +113,9 @@ std::string digest_of_frozen(const models::Trainable& model) {
   return any ? checksum.text() : "";
 }
 
-NamedParameters trained_parameters(const models::Trainable& model) {
-  NamedParameters trained;
-  for (NamedParameter& parameter : model.parameters())
-    if (parameter.tensor.requires_grad()) trained.push_back(std::move(parameter));
-  return trained;
-}
-
 void load_trained(const models::Trainable& model, const NamedParameters& values) {
   const at::NoGradGuard no_grad;
-  const NamedParameters trained = trained_parameters(model);
+  const NamedParameters trained = optim::trained_of(model.parameters());
   for (const NamedParameter& parameter : trained) expect_value_of(parameter, values);
   for (const NamedParameter& value : values)
     if (std::ranges::find(trained, value.name, &NamedParameter::name) == trained.end())

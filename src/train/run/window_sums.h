@@ -46,8 +46,6 @@ std::vector<std::pair<std::string, std::string>> keys_of_sums(const Config& conf
 /// A digest of the parameters that are not trained; empty if all are.
 std::string digest_of_frozen(const models::Trainable& model);
 
-/// The parameters that are trained.
-NamedParameters trained_parameters(const models::Trainable& model);
 /// Copies `values` into the parameters that are trained. Throws a usage Error that names the first
 /// that is missing, not one of them, not finite, or of another shape or dtype; nothing is changed
 /// then.

@@ -6,10 +6,9 @@
 #include "core/words.h"
 #include "data/section.h"
 #include "train/plan/acceleration.h"
-#include "train/ranks/parallelism.h"
+#include "train/ranks/single_process.h"
 #include "train/run/make_runner.h"
 #include "train/run/run_window.h"
-#include "train/window/close_window.h"
 
 namespace accrue::train {
 namespace {
@@ -32,14 +31,12 @@ void take_sums(const accum::GradientBuffer& buffer, WindowSums& sums) {
 }
 
 /// One process whose window keeps the units with which it closed: the close plans the next ones.
-class UnitsAtClose final : public Parallelism {
+class UnitsAtClose final : public SingleProcess {
  public:
-  batch::Range share(batch::Range window) override { return window; }
   void close(accum::Window& window, WindowRun& run) override {
     units_ = window.buffer()->units();
-    close_window(window, run);
+    SingleProcess::close(window, run);
   }
-  std::vector<RankRecord> records() const override { return {}; }
   const std::vector<int>& units() const { return units_; }
 
  private:

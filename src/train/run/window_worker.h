@@ -33,7 +33,7 @@ class WindowWorker {
   std::int64_t samples() const { return work_.data.train->size(); }
   std::int64_t micro_batch() const { return micro_.samples; }
   DataShape shape() const;
-  NamedParameters parameters() const { return trained_parameters(*work_.model); }
+  NamedParameters parameters() const { return optim::trained_of(work_.model->parameters()); }
   void load(const NamedParameters& values) { load_trained(*work_.model, values); }
 
   /// Runs the samples of window `index`, in order, in micro-batches that no range shares. `units`
