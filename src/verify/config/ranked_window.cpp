@@ -23,6 +23,7 @@
 #include "train/ranks/ranks.h"
 #include "train/ranks/run_optimizer.h"
 #include "verify/comparison.h"
+#include "verify/config/host_tensors.h"
 #include "verify/config/trained_window.h"
 
 namespace accrue::proof {
@@ -128,10 +129,7 @@ class Rank {
   }
 
   std::vector<at::Tensor> parameters() const {
-    std::vector<at::Tensor> copies;
-    for (const NamedParameter& parameter : optim::trained_of(work_.model->parameters()))
-      copies.push_back(parameter.tensor.detach().clone());
-    return copies;
+    return copies_of(optim::trained_of(work_.model->parameters()));
   }
 
   /// Adds this rank's part of the sums to `result`, and the totals of all ranks.
