@@ -34,8 +34,8 @@ CONFIGURE = cmake --preset $(1) "-DACCRUE_LIBTORCH=$(LIBTORCH_DIR)" "-DCMAKE_PRE
 # A test that waits for the other thread by spinning slows everything when two of them run at once.
 # What is not set up fails instead of being skipped; REQUIRE_ALL= lets it be.
 REQUIRE_ALL ?= 1
-# Python keeps what it has compiled of an imported package, also where the environment says otherwise: compiling transformers and torch
-# takes longer than importing them, and many tests start a Python.
+# Python keeps compiled modules even if the environment forbids it: compiling transformers and torch takes longer than importing them, and
+# many tests start a Python.
 TEST_ENV = OMP_WAIT_POLICY=passive ACCRUE_REQUIRE_ALL=$(REQUIRE_ALL) PYTHONDONTWRITEBYTECODE=
 
 help:

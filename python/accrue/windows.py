@@ -68,7 +68,30 @@ def _stated(config: str | os.PathLike[str], overrides: Iterable[str]) -> tuple[s
     return os.fspath(config), list(overrides)
 
 
-class WindowWorker:
+class _TrainedModel:
+    """The parameters of a native WindowWorker or SumStepper."""
+
+    _native: Any
+
+    @property
+    def frozen_digest(self) -> str:
+        """A digest of the parameters that are not trained, which load() does not touch; empty if all are trained."""
+        return self._native.frozen_digest()
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Returns copies of the trained parameters by name, on the CPU."""
+        return dict(self._native.parameters())
+
+    def load(self, parameters: Mapping[str, torch.Tensor]) -> None:
+        """Takes the values of all trained parameters.
+
+        Raises:
+            UsageError: one is missing, unknown, not finite, or of another shape or dtype; nothing is changed then.
+        """
+        self._native.load(list(parameters.items()))
+
+
+class WindowWorker(_TrainedModel):
     """A config's model and data without an optimizer: parameters and samples go in, sums come out.
 
     It keeps nothing between windows but the parameters, so any other worker with the same data can replace it. Data, model, memory budget and
@@ -88,27 +111,22 @@ class WindowWorker:
     """
 
     def __init__(self, config: str | os.PathLike[str], overrides: Iterable[str] = ()):
-        self._worker = _native.WindowWorker(*_stated(config, overrides))
-
-    @property
-    def frozen_digest(self) -> str:
-        """A digest of the parameters that are not trained, which load() does not touch; empty if all are trained."""
-        return self._worker.frozen_digest()
+        self._native = _native.WindowWorker(*_stated(config, overrides))
 
     @property
     def samples(self) -> int:
         """The number of samples in data.train."""
-        return self._worker.samples()
+        return self._native.samples()
 
     @property
     def micro_batch(self) -> int:
         """The samples of a micro-batch: batch.micro, or what the memory budget allows."""
-        return self._worker.micro_batch()
+        return self._native.micro_batch()
 
     @property
     def shape(self) -> DataShape:
         """The part of the model's shape that the data determine, for a SumStepper."""
-        return self._worker.shape()
+        return self._native.shape()
 
     def take_place(self, first: int, total: int) -> None:
         """Makes the data samples [first, first + samples) of `total`, whose order is that of all processes' data one after the other.
@@ -118,19 +136,7 @@ class WindowWorker:
         Raises:
             UsageError: data.order is not "sequential", or there is no such place.
         """
-        self._worker.take_place(first, total)
-
-    def parameters(self) -> dict[str, torch.Tensor]:
-        """Returns copies of the trained parameters by name, on the CPU."""
-        return dict(self._worker.parameters())
-
-    def load(self, parameters: Mapping[str, torch.Tensor]) -> None:
-        """Takes the values of all trained parameters.
-
-        Raises:
-            UsageError: one is missing, unknown, not finite, or of another shape or dtype; nothing is changed then.
-        """
-        self._worker.load(list(parameters.items()))
+        self._native.take_place(first, total)
 
     def run(self, window: int, draws: Sequence[tuple[int, int]], units: Sequence[int] = ()) -> Sums:
         """Runs micro-batches of window `window` (which keys random masks), and returns their sums.
@@ -145,13 +151,13 @@ class WindowWorker:
             UsageError: a range is empty or has samples of another process.
             RunError: more micro-batches than batch.max_quarantined have no finite loss.
         """
-        sums = self._worker.run(window, [tuple(each) for each in draws], list(units))
+        sums = self._native.run(window, [tuple(each) for each in draws], list(units))
         gradients = dict(sums.gradients)
         return Sums(sums.loss_sum, sums.weight, sums.tokens, sums.micro_batches, sums.quarantined, gradients,
                     dict(zip(gradients, sums.contributions)), tuple(sums.units))
 
 
-class SumStepper:
+class SumStepper(_TrainedModel):
     """A config's model and optimizer without data: it steps with the sums of windows that workers ran.
 
     With `precision.accumulate = "fixed"` its parameters have the bits of one process that runs the same micro-batches. `run.steps` has to be
@@ -163,7 +169,7 @@ class SumStepper:
 
     Args:
         config: a config file. Its section data is not used.
-        shape: WindowWorker.shape where the data are.
+        shape: WindowWorker.shape of a process that has the data.
         overrides: keys that differ: "optim.lr=1e-3".
 
     Raises:
@@ -171,45 +177,32 @@ class SumStepper:
     """
 
     def __init__(self, config: str | os.PathLike[str], shape: DataShape, overrides: Iterable[str] = ()):
-        self._stepper = _native.SumStepper(*_stated(config, overrides), shape)
-
-    @property
-    def frozen_digest(self) -> str:
-        """WindowWorker.frozen_digest of this model."""
-        return self._stepper.frozen_digest()
+        self._native = _native.SumStepper(*_stated(config, overrides), shape)
 
     @property
     def steps(self) -> int:
         """The optimizer steps taken."""
-        return self._stepper.steps()
+        return self._native.steps()
 
     @property
     def total_steps(self) -> int:
         """run.steps, the horizon of the schedule."""
-        return self._stepper.total_steps()
+        return self._native.total_steps()
 
     @property
     def batch_samples(self) -> int:
         """batch.samples, the samples of a window. Raises UsageError if the batch is stated in tokens."""
-        return self._stepper.batch_samples()
+        return self._native.batch_samples()
 
     @property
     def window(self) -> int:
         """The index of the next window: the windows closed so far."""
-        return self._stepper.windows()
+        return self._native.windows()
 
     @property
     def units(self) -> tuple[int, ...]:
         """The units of fixed-point sums with which the next window begins, to be passed to WindowWorker.run; else empty."""
-        return tuple(self._stepper.units())
-
-    def parameters(self) -> dict[str, torch.Tensor]:
-        """Returns copies of the trained parameters by name, on the CPU."""
-        return dict(self._stepper.parameters())
-
-    def load(self, parameters: Mapping[str, torch.Tensor]) -> None:
-        """Takes the values of all trained parameters. Raises UsageError as WindowWorker.load does."""
-        self._stepper.load(list(parameters.items()))
+        return tuple(self._native.units())
 
     def step(self, sums: Sums) -> StepReport:
         """Takes one optimizer step with the sums of a whole window. Sums of weight 0 change nothing: `report.stepped` is False.
@@ -218,13 +211,13 @@ class SumStepper:
             UsageError: the sums do not fit the parameters.
             RunError: the sums are not finite. Nothing is changed in either case.
         """
-        return self._stepper.step(_native.WindowSums(
+        return self._native.step(_native.WindowSums(
             loss_sum=sums.loss_sum, weight=sums.weight, tokens=sums.tokens, micro_batches=sums.micro_batches, quarantined=sums.quarantined,
             gradients=list(sums.gradients.items()), contributions=[sums.contributions[name] for name in sums.gradients], units=list(sums.units)))
 
     def state_dict(self) -> dict[str, Any]:
         """Returns all state besides the parameters (the optimizer's, counts, units), for torch.save."""
-        optimizer, steps, windows, units = self._stepper.state()
+        optimizer, steps, windows, units = self._native.state()
         return {"optimizer": dict(optimizer), "steps": steps, "windows": windows, "units": list(units)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -233,4 +226,4 @@ class SumStepper:
         Raises:
             UsageError: the state is of another config; nothing is changed then.
         """
-        self._stepper.load_state(list(state["optimizer"].items()), state["steps"], state["windows"], list(state["units"]))
+        self._native.load_state(list(state["optimizer"].items()), state["steps"], state["windows"], list(state["units"]))

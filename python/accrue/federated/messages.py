@@ -33,7 +33,7 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a client tells of itself before the first round. Its data are described by their number alone."""
+    """What a client states before the first round. Its data are described by their number alone."""
 
     name: str
     samples: int
@@ -60,7 +60,7 @@ def facts_of(content: RecordDict) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         raise Refused("a message without accrue's facts, as of a ClientApp that is not accrue's") from None
     if protocol != PROTOCOL:
-        raise Refused(f"messages of version {protocol}, where the server has version {PROTOCOL}")
+        raise Refused(f"messages of version {protocol}; the server has version {PROTOCOL}")
     return facts
 
 

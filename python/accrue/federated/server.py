@@ -195,46 +195,44 @@ class Members:
         if self.clients and name not in self.clients:
             raise messages.Refused(f"{name}, which is not among the clients that this run began with: {', '.join(self.clients)}")
         if self.clients and described.samples != self.clients[name].samples:
-            raise messages.Refused(f"{name} with {described.samples} samples, where it began with {self.clients[name].samples}")
+            raise messages.Refused(f"{name} with {described.samples} samples; it began with {self.clients[name].samples}")
         self._described[node] = described
 
 
-class Rounds:
-    """Rounds of exact windows: all clients run their samples of a window with the same parameters, and one optimizer takes the step."""
+class Round:
+    """One exact window: all clients run their samples of it with the same parameters, and one optimizer takes the step."""
 
     def __init__(self, stepper: SumStepper, members: Members, exchange: Exchange, terms: Terms, sum_dtype: torch.dtype | None):
-        self._stepper, self._members, self._exchange, self._terms, self._sum_dtype = stepper, members, exchange, terms, sum_dtype
+        self._stepper, self._members, self._exchange, self._terms = stepper, members, exchange, terms
+        self._expected = messages.Expected(stepper.parameters(), stepper.units, sum_dtype)
+        self._absent: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
 
     def run(self) -> RoundReport:
-        """Runs one round. Raises RunError if fewer clients than the quorum counted in time."""
-        window, parameters = self._stepper.window, self._stepper.parameters()
-        expected = messages.Expected(parameters, self._stepper.units, self._sum_dtype)
-        absent: dict[str, str] = {}
-        refused: dict[str, str] = {}
-        sums = self._ask(expected, {name: expected.units for name in self._members.clients}, absent, refused)
-        needs = {name: each.units for name, each in sums.items()}
-        sums = self._in_equal_units(expected, sums, needs, absent, refused)
+        """Takes the step. Raises RunError if fewer clients than the quorum counted in time."""
+        window = self._stepper.window
+        sums = self._in_equal_units(self._ask({name: self._expected.units for name in self._members.clients}))
         if len(sums) < self._terms.quorum:
             raise RunError(f"federated window {window}", f"sums of {self._terms.quorum} clients",
-                           f"those of {len(sums)}: " + "; ".join(f"{name}: {reason}" for name, reason in {**absent, **refused}.items()),
+                           f"those of {len(sums)}: " + "; ".join(f"{name}: {reason}" for name, reason in {**self._absent, **self._refused}.items()),
                            "a smaller quorum, or a longer timeout")
         counted = [name for name in self._members.clients if name in sums]
         report = self._stepper.step(functools.reduce(operator.add, (sums[name] for name in counted)))
         return RoundReport(window, report.step, report.stepped, report.loss, report.grad_norm, report.lr, {name: sums[name].weight for name in counted},
-                           absent, refused)
+                           self._absent, self._refused)
 
-    def _ask(self, expected: messages.Expected, units: Mapping[str, tuple[int, ...]], absent: dict[str, str], refused: dict[str, str]) -> dict[str, Sums]:
+    def _ask(self, units: Mapping[str, tuple[int, ...]]) -> dict[str, Sums]:
         """Asks these clients for their sums in these units, and notes those that do not count."""
         nodes, terms = self._members.nodes(self._terms.timeout), self._terms
         here = [name for name in units if name in nodes]
-        absent.update({name: "not connected" for name in units if name not in nodes})
+        self._absent.update({name: "not connected" for name in units if name not in nodes})
         total = sum(client.samples for client in self._members.clients.values())
         contents = {}
         for name in here:
             client = self._members.clients[name]
             contents[name] = messages.pack({"window": self._stepper.window, "first": client.first, "total": total, "units": list(units[name]),
                                             "draws": draws(self._stepper.window, client.share, client.first, client.samples, total)},
-                                           parameters=expected.parameters)
+                                           parameters=self._expected.parameters)
         since_quorum: list[float] = []
 
         def is_over(answers: int, seconds: float) -> bool:
@@ -243,29 +241,29 @@ class Rounds:
             return seconds >= terms.timeout or (bool(since_quorum) and seconds - since_quorum[0] >= terms.grace)
 
         answers = self._exchange.ask(contents, nodes, MessageType.TRAIN, str(self._stepper.window), is_over)
-        refused.update(answers.failed)
-        absent.update({name: "no answer in time" for name in here if name not in answers.contents and name not in answers.failed})
+        self._refused.update(answers.failed)
+        self._absent.update({name: "no answer in time" for name in here if name not in answers.contents and name not in answers.failed})
         sums = {}
         for name, content in answers.contents.items():
             try:
-                sums[name] = messages.sums_of(content, dataclasses.replace(expected, units=units[name]))
+                sums[name] = messages.sums_of(content, dataclasses.replace(self._expected, units=units[name]))
             except messages.Refused as reason:
-                refused[name] = str(reason)
+                self._refused[name] = str(reason)
         return sums
 
-    def _in_equal_units(self, expected: messages.Expected, sums: dict[str, Sums], needs: Mapping[str, tuple[int, ...]], absent: dict[str, str],
-                        refused: dict[str, str]) -> dict[str, Sums]:
+    def _in_equal_units(self, sums: dict[str, Sums]) -> dict[str, Sums]:
         """Runs windows again until all sums are in the units that the clients which count need, as one process would have them."""
+        needs = {name: each.units for name, each in sums.items()}
         while True:
             wanted = tuple(map(max, *(needs[name] for name in sums))) if len(sums) > 1 else next((needs[name] for name in sums), ())
             others = {name: wanted for name, each in sums.items() if each.units != wanted}
             if not others:
                 return sums
-            again = self._ask(expected, others, absent, refused)
+            again = self._ask(others)
             for name, each in again.items():
                 if each.units != wanted:
-                    refused[name] = "sums in other units than it was asked for"
-            sums = {name: again.get(name, each) for name, each in sums.items() if name not in others or (name in again and name not in refused)}
+                    self._refused[name] = "sums in other units than it was asked for"
+            sums = {name: again.get(name, each) for name, each in sums.items() if name not in others or (name in again and name not in self._refused)}
 
 
 def server_app(config: str | os.PathLike[str], *, clients: int, quorum: int | None = None, grace: float = 30.0, timeout: float = 600.0,
@@ -310,14 +308,13 @@ def server_app(config: str | os.PathLike[str], *, clients: int, quorum: int | No
         model = described[0]
         stepper = SumStepper(config, DataShape(vocab=model.vocab, image=model.image, classes=model.classes), overrides)
         for each in described:
-            for what, mine in (("vocabulary", model.vocab), ("image", model.image), ("classes", model.classes)):
-                messages.expect_same(each.name, what, mine, getattr(each, {"vocabulary": "vocab"}.get(what, what)))
-            messages.expect_same(each.name, "frozen parameters", stepper.frozen_digest, each.frozen)
+            for what, mine, theirs in (("vocabulary", model.vocab, each.vocab), ("image", model.image, each.image), ("classes", model.classes, each.classes),
+                                       ("frozen parameters", stepper.frozen_digest, each.frozen)):
+                messages.expect_same(each.name, what, mine, theirs)
         members.divide(described, stepper.batch_samples)
         sum_dtype = {"fixed": torch.int64, "fp64": torch.float64}.get(keys.get("precision.accumulate", "fp32").strip('"'))
-        rounds = Rounds(stepper, members, exchange, terms, sum_dtype)
         while stepper.window < stepper.total_steps:
-            report = rounds.run()
+            report = Round(stepper, members, exchange, terms, sum_dtype).run()
             LOG.info("%s", report)
             if on_round is not None:
                 on_round(report)
