@@ -13,6 +13,7 @@
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/offload.h"
+#include "accrue/memory/shard_scope.h"
 #include "core/atomic_file.h"
 #include "core/signal_handling.h"
 
@@ -84,6 +85,12 @@ std::int64_t budget_that_leaves(std::int64_t tensors, std::int64_t outside) {
 
 namespace {
 
+/// The most of a divided model that was in memory at once, less the part that is now.
+std::int64_t shard_growth() {
+  const ShardUsage usage = shard_usage();
+  return usage.most_in_memory - usage.in_memory;
+}
+
 /// `kept`: the previous value may stay, if at least half of its reserve is left and it is not
 /// larger than needed.
 std::optional<std::string> leave_what_lies_outside(bool kept) {
@@ -91,7 +98,7 @@ std::optional<std::string> leave_what_lies_outside(bool kept) {
   if (!stated || budget_of() != BudgetOf::process) return std::nullopt;
   leave_memory();  // what of offloaded state is here at this moment says little
   const std::int64_t outside = std::max<std::int64_t>(0, resident_bytes() - resident_in_tensors()) +
-                               offload_usage().most_in_memory;
+                               offload_usage().most_in_memory + shard_growth();
   const std::int64_t reserve = reserve_outside(*stated);
   const std::int64_t before = left_outside(), now = outside + reserve;
   if (kept && before >= now - reserve / 2 && before <= now) return std::nullopt;

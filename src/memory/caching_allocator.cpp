@@ -20,6 +20,7 @@
 #include "memory/counters.h"
 #include "memory/device_memory.h"
 #include "memory/offload.h"
+#include "memory/shard_blocks.h"
 #include "memory/small_blocks.h"
 
 namespace accrue::memory {
@@ -73,6 +74,7 @@ class CachingAllocator final : public c10::Allocator, public CountedMemory {
     const MemoryTag tag = memory_tag();
     if (!counters_.count_allocation()) refuse_system(bytes);
     void* data = take_offloaded(bytes, tag);
+    if (data == nullptr) data = take_in_shard_scope(bytes, tag);
     if (data == nullptr) {
       data = bytes < kSmallestCachedBytes ? take_small(bytes, tag) : take_cached(bytes, tag);
       counters_.add_live(bytes, tag);
@@ -105,7 +107,7 @@ class CachingAllocator final : public c10::Allocator, public CountedMemory {
   void give_back(void* data) {
     // This comes first, since another thread may get the block before give_back() returns.
     c10::profiledCPUMemoryReporter().Delete(data);
-    if (give_back_offloaded(data)) return;
+    if (give_back_offloaded(data) || give_back_to_shard_scope(data)) return;
     if (const auto block = own_block_given_back(data)) {
       counters_.remove_live(*block);
     } else {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -30,7 +31,7 @@ constexpr std::size_t kSmallestOffloadedBytes = kSmallestCachedBytes;
 struct Offloaded {
   Offloaded(const std::filesystem::path& folder, std::optional<std::int64_t> budget)
       : file(std::make_shared<StateFile>(folder, budget)),
-        unreadable(file->addresses(), file->addressed_bytes(),
+        unreadable(SIGBUS, file->addresses(), file->addressed_bytes(),
                    std::string("error: ") +
                        file->refused_by_disk("a page that was touched cannot be read").what() +
                        "\n"),

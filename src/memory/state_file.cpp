@@ -29,13 +29,6 @@ namespace {
 
 constexpr const char* kOperation = "offload state (memory.offload)";
 
-std::size_t page_bytes() {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-std::size_t down_to_page(std::size_t bytes) { return bytes / page_bytes() * page_bytes(); }
-std::size_t up_to_page(std::size_t bytes) { return down_to_page(bytes + page_bytes() - 1); }
-
 ::off_t offset(std::size_t bytes) { return static_cast<::off_t>(bytes); }
 
 /// Addresses for a file as large as the disk, within what processors can address. Throws if the
@@ -70,30 +63,6 @@ bool kernel_counts_writes(const Descriptor& file) {
 }
 
 }  // namespace
-
-std::vector<FileRange> merged(std::vector<FileRange> ranges) {
-  std::erase_if(ranges, [](const FileRange& range) { return range.begin >= range.end; });
-  std::ranges::sort(ranges, {}, &FileRange::begin);
-  std::vector<FileRange> result;
-  for (const FileRange& range : ranges) {
-    if (!result.empty() && range.begin <= result.back().end)
-      result.back().end = std::max(result.back().end, range.end);
-    else
-      result.push_back(range);
-  }
-  return result;
-}
-
-std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t end) {
-  std::vector<FileRange> rest;
-  std::size_t at = 0;
-  for (const FileRange& range : ranges) {
-    if (range.begin > at) rest.push_back({at, std::min(range.begin, end)});
-    at = std::max(at, range.end);
-  }
-  if (at < end) rest.push_back({at, end});
-  return rest;
-}
 
 StateFile::StateFile(const std::filesystem::path& folder, std::optional<std::int64_t> budget)
     : folder_(folder.string()),

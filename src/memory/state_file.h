@@ -14,20 +14,11 @@
 
 #include "accrue/core/error.h"
 #include "core/descriptor.h"
+#include "memory/page_ranges.h"
 
 namespace accrue::memory {
 
-/// Bytes [begin, end) of a file; whole pages.
-struct FileRange {
-  std::size_t begin = 0, end = 0;
-  std::size_t bytes() const { return end - begin; }
-  friend bool operator==(const FileRange&, const FileRange&) = default;
-};
-
-/// The ranges in order, without those that are empty and without overlaps.
-std::vector<FileRange> merged(std::vector<FileRange> ranges);
-/// The parts of [0, end) outside `ranges`, which are merged().
-std::vector<FileRange> rest_of(const std::vector<FileRange>& ranges, std::size_t end);
+using FileRange = PageRange;
 
 /// A file without a name that is mapped as a whole, and the blocks in it. The kernel reads a page
 /// when it is touched; the calls about ranges decide earlier and for many pages at once. All calls

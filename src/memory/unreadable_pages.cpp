@@ -9,28 +9,33 @@ namespace accrue::memory {
 namespace {
 
 // A signal handler can only access statics; this takes no lock.
-std::atomic<const UnreadablePages*> watched{nullptr};
+std::atomic<const UnreadablePages*> watched_for_bus{nullptr}, watched_for_protection{nullptr};
 static_assert(std::atomic<const UnreadablePages*>::is_always_lock_free);
+
+std::atomic<const UnreadablePages*>& watched(int signal) {
+  return signal == SIGBUS ? watched_for_bus : watched_for_protection;
+}
 
 }  // namespace
 
-UnreadablePages::UnreadablePages(const std::byte* begin, std::size_t bytes, std::string message)
-    : begin_(begin), end_(begin + bytes), message_(std::move(message)) {
-  watched = this;
+UnreadablePages::UnreadablePages(int signal, const std::byte* begin, std::size_t bytes,
+                                 std::string message)
+    : signal_(signal), begin_(begin), end_(begin + bytes), message_(std::move(message)) {
+  watched(signal_) = this;
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGBUS, &action, &previous_);
+  ::sigaction(signal_, &action, &previous_);
 }
 
 UnreadablePages::~UnreadablePages() {
-  ::sigaction(SIGBUS, &previous_, nullptr);
-  watched = nullptr;
+  ::sigaction(signal_, &previous_, nullptr);
+  watched(signal_) = nullptr;
 }
 
 void UnreadablePages::on_signal(int signal, siginfo_t* cause, void*) {
-  const UnreadablePages* const pages = watched;
+  const UnreadablePages* const pages = watched(signal);
   const auto* const address = static_cast<const std::byte*>(cause->si_addr);
   if (pages == nullptr) {
     ::signal(signal, SIG_DFL);

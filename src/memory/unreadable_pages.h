@@ -6,16 +6,17 @@
 
 namespace accrue::memory {
 
-/// Names the failure if the disk cannot give back a page of a mapped file that a computation
-/// touches. The kernel then sends SIGBUS, which ends a process without a word. While the object
-/// exists, such an access within its addresses writes the message to standard error and ends the
-/// process with exit status 1. A SIGBUS of any other address has its previous effect.
+/// Names the failure if a computation touches a page of a mapping whose values are not there: the
+/// disk cannot give it back (the kernel sends SIGBUS), or it was taken out of memory and protected
+/// (SIGSEGV). Both signals end a process without a word. While the object exists, such an access
+/// within its addresses writes the message to standard error and ends the process with exit status
+/// 1. The signal of any other address has its previous effect.
 ///
-/// One object may exist at a time.
+/// One object may exist at a time for each signal.
 class UnreadablePages {
  public:
-  /// `message` is a whole line.
-  UnreadablePages(const std::byte* begin, std::size_t bytes, std::string message);
+  /// `signal` is SIGBUS or SIGSEGV; `message` is a whole line.
+  UnreadablePages(int signal, const std::byte* begin, std::size_t bytes, std::string message);
   ~UnreadablePages();
   UnreadablePages(const UnreadablePages&) = delete;
   UnreadablePages& operator=(const UnreadablePages&) = delete;
@@ -23,6 +24,7 @@ class UnreadablePages {
  private:
   static void on_signal(int signal, siginfo_t* cause, void* context);
 
+  int signal_;
   const std::byte* begin_;
   const std::byte* end_;
   std::string message_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "accrue/memory/offload.h"
+#include "accrue/memory/shard_scope.h"
 
 namespace accrue::memory {
 
@@ -64,12 +65,14 @@ inline void keep_only(const at::Tensor& tensor) {
   if (tensor.defined() && is_offloaded(tensor)) keep_in_memory({&tensor, 1});
 }
 
-/// Zeros. Memory in the file is zero when it is allocated, so that nothing is written there.
+/// Zeros. Memory in the file, or in that of a divided model (memory/shard_scope.h), is zero when it
+/// is allocated, so that nothing is written there.
 inline at::Tensor zeros(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  if (!is_offloading() || !options.device().is_cpu()) return at::zeros(sizes, options);
+  if (!(is_offloading() || has_shard_scope()) || !options.device().is_cpu())
+    return at::zeros(sizes, options);
   // at::empty() fills the memory if libtorch is to be deterministic.
   const at::Tensor made = at::detail::empty_cpu(sizes, options);
-  return is_offloaded(made) ? made : made.zero_();
+  return is_offloaded(made) || is_in_shard_scope(made) ? made : made.zero_();
 }
 
 }  // namespace accrue::memory

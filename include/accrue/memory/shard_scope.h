@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+
+namespace accrue::memory {
+
+/// Parameters and sums of gradients of which a process keeps a part (docs/notes/shard_all.md).
+/// While the object exists, accrue's allocator places tensors with the tags `parameters` and
+/// `gradients` (from 64 KiB) in a mapping of its own. They are ordinary tensors at fixed addresses;
+/// keep_in_scope() takes pages of them out of memory and brings them back.
+///
+/// Pages that are out of memory have no values. An access to one ends the process with an error
+/// that says so: it never reads a wrong value.
+///
+/// Such tensors do not count in the budget; the largest part of them that was in memory at once
+/// counts as memory outside tensors (memory/budget.h).
+class ShardScope {
+ public:
+  /// Throws a usage Error if the allocator is not installed, another scope exists, or the system
+  /// has no addresses for it.
+  ShardScope();
+  ~ShardScope();
+  ShardScope(const ShardScope&) = delete;
+  ShardScope& operator=(const ShardScope&) = delete;
+};
+
+/// Whether a ShardScope exists.
+bool has_shard_scope();
+/// Whether the tensor's memory lies in the mapping of a scope.
+bool is_in_shard_scope(const at::Tensor& tensor);
+
+/// Of the pages that `divided` touch, only those that `kept` touch are in memory afterwards; all
+/// other pages of the mapping are. A page that comes back is zero. Ignores tensors outside the
+/// mapping. No other thread may use the tensors meanwhile.
+void keep_in_scope(std::span<const at::Tensor> divided, std::span<const at::Tensor> kept);
+
+/// Tensors in the mapping, in bytes of whole pages.
+struct ShardUsage {
+  std::int64_t state = 0;           ///< in tensors now
+  std::int64_t in_memory = 0;       ///< the part of it that is in memory
+  std::int64_t most_in_memory = 0;  ///< the largest such part since restart_shard_peak()
+};
+ShardUsage shard_usage();
+void restart_shard_peak();
+
+}  // namespace accrue::memory

@@ -1,0 +1,122 @@
+#include "memory/shard_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <numeric>
+#include <system_error>
+
+#include "accrue/core/error.h"
+
+namespace accrue::memory {
+namespace {
+
+constexpr const char* kDividing = "divide the model among ranks (dist.shard = \"all\")";
+
+std::byte* reserve_addresses(std::size_t bytes) {
+  void* const base =
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED)
+    throw usage_error(kDividing, "addresses for the model", std::strerror(errno),
+                      "a larger limit of addresses (ulimit -v)");
+  return static_cast<std::byte*>(base);
+}
+
+void require_done(int result) {
+  if (result == 0) return;
+  throw runtime_error(kDividing, "pages that can be taken out of memory and brought back",
+                      std::generic_category().message(errno),
+                      "a larger limit of mappings (vm.max_map_count)");
+}
+
+std::int64_t total_of(const std::vector<PageRange>& ranges) {
+  return std::accumulate(ranges.begin(), ranges.end(), std::int64_t{0},
+                         [](std::int64_t sum, const PageRange& range) {
+                           return sum + static_cast<std::int64_t>(range.bytes());
+                         });
+}
+
+}  // namespace
+
+ShardMemory::ShardMemory()
+    : base_(reserve_addresses(reserved_)),
+      unreadable_(
+          SIGSEGV, base_, reserved_,
+          "error: " +
+              std::string(runtime_error(kDividing, "passes that read what their segment lists",
+                                        "one that reads a part that is not in memory",
+                                        "dist.shard = \"optimizer\", and report this")
+                              .what()) +
+              "\n") {}
+
+ShardMemory::~ShardMemory() { ::munmap(base_, reserved_); }
+
+PageRange ShardMemory::range_of(const void* data, std::size_t bytes) const {
+  const auto begin = static_cast<std::size_t>(static_cast<const std::byte*>(data) - base_);
+  return {down_to_page(begin), up_to_page(begin + bytes)};
+}
+
+/// Values are lost: a page that is opened again is zero.
+void ShardMemory::close(const PageRange& range) const {
+  require_done(::mprotect(base_ + range.begin, range.bytes(), PROT_NONE));
+  require_done(::madvise(base_ + range.begin, range.bytes(), MADV_DONTNEED));
+}
+
+void ShardMemory::open(const PageRange& range) const {
+  require_done(::mprotect(base_ + range.begin, range.bytes(), PROT_READ | PROT_WRITE));
+}
+
+std::int64_t ShardMemory::in_memory() const { return bytes_in_blocks_ - total_of(closed_); }
+
+void ShardMemory::see_peak() { most_in_memory_ = std::max(most_in_memory_, in_memory()); }
+
+void* ShardMemory::take(std::size_t bytes) {
+  const std::size_t capacity = up_to_page(bytes);
+  const std::lock_guard lock(mutex_);
+  if (capacity > reserved_ - end_) return nullptr;
+  if (::mprotect(base_ + end_, capacity, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  const std::size_t place = end_;
+  end_ += capacity;
+  blocks_[place] = capacity;
+  bytes_in_blocks_ += static_cast<std::int64_t>(capacity);
+  see_peak();
+  return base_ + place;
+}
+
+bool ShardMemory::give_back(void* data) {
+  if (!holds(data)) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(static_cast<std::size_t>(static_cast<std::byte*>(data) - base_));
+  if (found == blocks_.end()) return false;
+  const PageRange block{found->first, found->first + found->second};
+  blocks_.erase(found);
+  closed_ = without(closed_, {block});
+  bytes_in_blocks_ -= static_cast<std::int64_t>(block.bytes());
+  ::madvise(base_ + block.begin, block.bytes(), MADV_DONTNEED);
+  ::mprotect(base_ + block.begin, block.bytes(), PROT_NONE);
+  return true;
+}
+
+/// Closes before it opens, so that memory does not grow by both.
+void ShardMemory::close_only(const std::vector<PageRange>& closed) {
+  const std::lock_guard lock(mutex_);
+  for (const PageRange& range : without(closed, closed_)) close(range);
+  for (const PageRange& range : without(closed_, closed)) open(range);
+  closed_ = closed;
+  see_peak();
+}
+
+ShardUsage ShardMemory::usage() const {
+  const std::lock_guard lock(mutex_);
+  return {.state = bytes_in_blocks_, .in_memory = in_memory(), .most_in_memory = most_in_memory_};
+}
+
+void ShardMemory::restart_peak() {
+  const std::lock_guard lock(mutex_);
+  most_in_memory_ = in_memory();
+}
+
+}  // namespace accrue::memory

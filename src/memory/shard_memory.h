@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "accrue/memory/shard_scope.h"
+#include "memory/page_ranges.h"
+#include "memory/unreadable_pages.h"
+
+namespace accrue::memory {
+
+/// The mapping of a ShardScope: addresses without memory, of which blocks and parts of blocks have
+/// some. All calls are thread-safe.
+class ShardMemory {
+ public:
+  /// Throws a usage Error if the system has no addresses for it.
+  ShardMemory();
+  ~ShardMemory();
+  ShardMemory(const ShardMemory&) = delete;
+  ShardMemory& operator=(const ShardMemory&) = delete;
+
+  /// A block of zeros, page-aligned; null if there are no addresses left. Addresses are not used
+  /// twice.
+  void* take(std::size_t bytes);
+  /// Returns false if the block is not from here.
+  bool give_back(void* data);
+  bool holds(const void* data) const {
+    const auto* const byte = static_cast<const std::byte*>(data);
+    return byte >= base_ && byte < base_ + reserved_;
+  }
+  /// The pages that `bytes` from `data` touch.
+  PageRange range_of(const void* data, std::size_t bytes) const;
+  /// Takes exactly these pages of all blocks out of memory; `closed` is merged(). Throws a runtime
+  /// Error if the system refuses.
+  void close_only(const std::vector<PageRange>& closed);
+  ShardUsage usage() const;
+  void restart_peak();
+
+ private:
+  void close(const PageRange& range) const;
+  void open(const PageRange& range) const;
+  // With mutex_ held:
+  std::int64_t in_memory() const;
+  void see_peak();
+
+  std::byte* base_;
+  UnreadablePages unreadable_;
+  mutable std::mutex mutex_;
+  std::size_t end_ = 0;
+  std::map<std::size_t, std::size_t> blocks_;  ///< bytes by offset
+  std::vector<PageRange> closed_;              ///< merged()
+  std::int64_t bytes_in_blocks_ = 0, most_in_memory_ = 0;
+
+  static constexpr std::size_t reserved_ = std::size_t{4} << 40;
+};
+
+}  // namespace accrue::memory
