@@ -317,12 +317,17 @@ bool GradientBuffer::drop_micro_batch() {
 void GradientBuffer::end_window(const SumShard* shard) {
   if (folds()) return;
   const at::NoGradGuard no_grad;
-  for (const Entry& entry : entries_) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
     if (!entry.slot->fresh) continue;
-    if (entry.staged)
+    if (shard != nullptr) {
+      const ElementRange own = element_range_of(entry.slot->main.numel(), i, shard->slice());
+      entry.slot->main.view({-1}).narrow(0, own.begin, own.elements).zero_();
+    } else if (entry.staged) {
       entry.staged->clear();
-    else
+    } else {
       entry.slot->main.zero_();
+    }
   }
   if (!fixed_.empty()) plan_units(shard);
 }

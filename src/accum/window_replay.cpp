@@ -17,6 +17,7 @@ using Entry = GradientBuffer::Entry;
 /// Backward reaches the last parameters first, and values that are not finite spread from there to
 /// earlier ones: the last parameter is nearest to the cause.
 std::string Window::non_finite(Look look) const {
+  if (reduction_ != nullptr && reduction_->takes_sums_in_passes()) look = Look::marks;
   const std::vector<Entry>& entries = buffer_->entries();
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     const bool found = look == Look::sums ? !sum_is_finite(*entry) : entry->slot->found_non_finite;

@@ -83,7 +83,8 @@ class Rank {
     group_ = connect(launch, {.timeout = 120s});
     line_up("connected");  // no refused rank leaves before the others are there
     if (words.at(4) == "sharded")
-      sharding_ = std::make_shared<Sharding>(group_, problem_.parameters, kBytesAtOnce);
+      sharding_ = std::make_shared<Sharding>(group_, problem_.parameters, std::vector<bool>(),
+                                             kBytesAtOnce);
     reduce_.emplace(group_, buffer_,
                     ReduceOptions{.overlap = words.at(1) == "overlap",
                                   .bucket_bytes = kBucketBytes,

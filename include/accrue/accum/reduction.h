@@ -61,6 +61,9 @@ class Reduction {
   /// The elements of the buffer that are sums of all ranks after `whole`; null if all are. Valid as
   /// long as the reduction exists.
   virtual const SumShard* shard() const { return nullptr; }
+  /// Whether sums go to their owners during the window's passes, each as soon as it is final: then
+  /// the buffer never has all sums of this rank, and the passes look for those that are not finite.
+  virtual bool takes_sums_in_passes() const { return false; }
   /// Call before this rank's sums are computed again: ends operations in progress on them. An error
   /// is kept for the next reduce().
   virtual void withdraw() noexcept = 0;

@@ -1,6 +1,7 @@
 #include "distributed/reduce/deferred_reduce.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 
 #include <algorithm>
@@ -43,6 +44,7 @@ struct DeferredReduce::Impl {
         watch(*buffer, [this] { begin_what_is_final(); }) {
     if (options.sharding)
       scatter = std::make_unique<ScatterReduce>(*group, *buffer, options.sharding->bytes_at_once());
+    if (takes_sums_in_passes()) options.overlap = false;
     if (options.compress == Compression::none) return;
     options.overlap = false;
     compressed.emplace(buffer, places_of(*buffer), options.compress, group->world());
@@ -67,19 +69,44 @@ struct DeferredReduce::Impl {
                                [this](std::size_t slot) { return watch.is_final(slot); });
   }
 
+  bool is_in_passes(std::size_t slot) const {
+    return !options.in_passes.empty() && options.in_passes[slot];
+  }
+  bool takes_sums_in_passes() const {
+    return std::ranges::any_of(options.in_passes, [](bool is_one) { return is_one; });
+  }
+
+  void make_zero_if_fresh(std::size_t slot) const {
+    const auto& entry = buffer->entries()[slot];
+    if (entry.slot->fresh) entry.slot->main.zero_();
+  }
+
+  void reduce_now(std::span<const std::size_t> slots) {
+    RECORD_USER_SCOPE("reduce: segment");
+    if (slots.empty()) return;
+    const at::NoGradGuard no_grad;
+    under_way.restart();
+    for (const std::size_t slot : slots) make_zero_if_fresh(slot);
+    scatter->push(slots);
+    scatter->finish();
+    spent.reduce_seconds += under_way.seconds();
+  }
+
   void begin_next() {
     RECORD_USER_SCOPE("reduce: bucket");
     const Bucket& bucket = bucket_at(begun.size());
     StartedSum next;
+    std::vector<std::size_t> slots;
     for (const std::size_t slot : bucket.slots) {
-      const auto& entry = buffer->entries()[slot];
-      if (entry.slot->fresh) entry.slot->main.zero_();
-      next.contributions.push_back(entry.slot->contributions);
+      next.contributions.push_back(buffer->entries()[slot].slot->contributions);
+      if (is_in_passes(slot)) continue;
+      make_zero_if_fresh(slot);
+      slots.push_back(slot);
     }
     if (begun.empty()) under_way.restart();
-    if (scatter)
-      scatter->push(bucket.slots);
-    else
+    if (scatter && !slots.empty())
+      scatter->push(slots);
+    else if (!scatter)
       next.work = group->start_sum(values_of(bucket), "the sum of gradients");
     begun.push_back(std::move(next));
   }
@@ -227,7 +254,7 @@ struct DeferredReduce::Impl {
 
   /// A window that comes back after its sums were complete was audited.
   void expect_finite_sums(std::int64_t index) const {
-    if (index != audited) return;
+    if (index != audited || takes_sums_in_passes()) return;
     for (const GradientBuffer::Entry& entry : buffer->entries())
       if (!accum::sum_is_finite(entry))
         throw runtime_error("reduce the gradients of window " + std::to_string(index),
@@ -362,10 +389,15 @@ void DeferredReduce::begin_micro_batch(bool is_last) {
 double DeferredReduce::seconds_in_backward() const { return impl_->seconds_in_backward; }
 
 bool DeferredReduce::has_local_sums() const {
-  return impl_->begun.empty() && !impl_->is_void && !impl_->is_whole && !impl_->compressed;
+  return impl_->begun.empty() && !impl_->is_void && !impl_->is_whole && !impl_->compressed &&
+         !impl_->takes_sums_in_passes();
 }
 
 const accum::SumShard* DeferredReduce::shard() const { return impl_->options.sharding.get(); }
+
+bool DeferredReduce::takes_sums_in_passes() const { return impl_->takes_sums_in_passes(); }
+
+void DeferredReduce::reduce_now(std::span<const std::size_t> slots) { impl_->reduce_now(slots); }
 
 void DeferredReduce::add_up(const at::Tensor& values) {
   values.copy_(add_in_order(impl_->group->all_gather(values.contiguous())));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
@@ -26,6 +27,9 @@ struct ReduceOptions {
   /// Set if each rank steps its slice of the parameters: sums are then sent only to their owners,
   /// added in order of rank, which halves the bytes. Null: all ranks have all sums.
   std::shared_ptr<const Sharding> sharding = nullptr;
+  /// By slot of the buffer, whether its sum is reduced by reduce_now() and not when the window
+  /// closes; needs `sharding`. Empty: none is. If one is, nothing overlaps.
+  std::vector<bool> in_passes = {};
 };
 
 /// Whether ranks' sums of this kind can be added without rounding them further: fp32, fp64, fixed.
@@ -74,6 +78,10 @@ class DeferredReduce final : public accum::Reduction {
   /// Replaces `values` by their sum over the ranks at once, added in order of rank, for what ranks
   /// exchange while they fill a window. Collective, before buckets begin.
   void add_up(const at::Tensor& values);
+  /// Sends the sums of these slots to their owners, at once: for slots of ReduceOptions::in_passes
+  /// whose sums are final, in each attempt to run the window. Collective. The elements that this
+  /// rank does not own keep its own sums, which are no longer needed.
+  void reduce_now(std::span<const std::size_t> slots);
   /// Sets numbers that the ranks add up at the window's close: always the same count on each rank.
   void set_rank_sums(std::vector<double> rank_sums);
   /// Sets numbers that this rank sends the others at the window's close, always the same count on
@@ -102,6 +110,7 @@ class DeferredReduce final : public accum::Reduction {
 
   Outcome reduce(accum::GradientBuffer& buffer, const Share& share) override;
   const accum::SumShard* shard() const override;
+  bool takes_sums_in_passes() const override;
   /// Whether the buffer's sums are still this rank's own: the reduction of the current window was
   /// not begun, or a reduce() failed before it began.
   bool has_local_sums() const;

@@ -1,6 +1,7 @@
 #include "distributed/reduce/sharding.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
@@ -19,19 +20,24 @@ void require_flat(const NamedParameters& trained) {
                         name + ", which is not", "dist.shard = \"none\"");
 }
 
-/// Numbers of the tensors of one dtype, which can be packed together.
-std::vector<std::size_t> of_dtype(const NamedParameters& trained, at::ScalarType dtype) {
+/// Numbers of the whole tensors of one dtype, which can be packed together.
+std::vector<std::size_t> whole_of_dtype(const NamedParameters& trained,
+                                        const std::vector<bool>& divided, at::ScalarType dtype) {
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < trained.size(); ++i)
-    if (trained[i].tensor.scalar_type() == dtype) numbers.push_back(i);
+    if (!divided[i] && trained[i].tensor.scalar_type() == dtype) numbers.push_back(i);
   return numbers;
 }
 
 }  // namespace
 
-Sharding::Sharding(std::shared_ptr<Group> group, NamedParameters trained,
+Sharding::Sharding(std::shared_ptr<Group> group, NamedParameters trained, std::vector<bool> divided,
                    std::int64_t bytes_at_once)
-    : group_(std::move(group)), trained_(std::move(trained)), bytes_at_once_(bytes_at_once) {
+    : group_(std::move(group)),
+      trained_(std::move(trained)),
+      divided_(std::move(divided)),
+      bytes_at_once_(bytes_at_once) {
+  divided_.resize(trained_.size());
   require_flat(trained_);
 }
 
@@ -55,8 +61,9 @@ void Sharding::gather_parameters() const {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     const std::int64_t row_bytes = bytes_at_once_ / group_->world();
     const auto row_elements = row_bytes / static_cast<std::int64_t>(c10::elementSize(dtype));
-    for (const Parcel& parcel : make_parcels(elements, of_dtype(trained_, dtype), group_->world(),
-                                             std::max<std::int64_t>(1, row_elements))) {
+    for (const Parcel& parcel :
+         make_parcels(elements, whole_of_dtype(trained_, divided_, dtype), group_->world(),
+                      std::max<std::int64_t>(1, row_elements))) {
       const at::Tensor own = at::zeros({parcel.row_elements}, dtype);
       pack(parcel.rows[mine], flat, own);
       const at::Tensor rows = group_->all_gather(own);
@@ -64,6 +71,8 @@ void Sharding::gather_parameters() const {
         if (rank != mine) unpack(parcel.rows[rank], rows[static_cast<std::int64_t>(rank)], flat);
     }
   }
+  for (std::size_t i = 0; i < trained_.size(); ++i)
+    if (divided_[i]) torch::autograd::impl::bump_version(trained_[i].tensor);
 }
 
 void Sharding::gather(const ElementRange& range, const at::Tensor& own,

@@ -24,9 +24,11 @@ namespace accrue::distributed {
 /// parameters.
 class Sharding final : public accum::SumShard {
  public:
-  /// `trained` are the parameters of the optimizer and the gradient buffer, in their order. All
-  /// ranks construct it alike. Throws a usage Error if one is not contiguous and on the CPU.
-  Sharding(std::shared_ptr<Group> group, NamedParameters trained,
+  /// `trained` are the parameters of the optimizer and the gradient buffer, in their order;
+  /// `divided` says by parameter whether each rank keeps only its slice of it (ParameterShards),
+  /// and is empty if all are whole. All ranks construct it alike. Throws a usage Error if a
+  /// parameter is not contiguous and on the CPU.
+  Sharding(std::shared_ptr<Group> group, NamedParameters trained, std::vector<bool> divided = {},
            std::int64_t bytes_at_once = std::int64_t{4} << 20);
 
   RankSlice slice() const override { return {group_->rank(), group_->world()}; }
@@ -34,7 +36,7 @@ class Sharding final : public accum::SumShard {
   void take_largest(std::vector<std::int64_t>& numbers) const override;
 
   /// Call it after each rank has stepped its slice: all parameters are set to those of their
-  /// owners.
+  /// owners. Divided ones are only marked as changed.
   void gather_parameters() const;
 
   /// Gathers a tensor of which each rank holds a range on rank 0. There `whole`, flat and
@@ -49,6 +51,7 @@ class Sharding final : public accum::SumShard {
  private:
   std::shared_ptr<Group> group_;
   NamedParameters trained_;
+  std::vector<bool> divided_;
   std::int64_t bytes_at_once_;
 };
 
