@@ -47,7 +47,7 @@ Activations run_segment(const Segment& segment, const Activations& input,
 }
 
 Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
-                         const ForwardContext& context) {
+                         const ForwardContext& context, const BeforeSegment& before) {
   const std::vector<Segment> chain = model.segments();
   Activations activations;
   memory::for_parts(
@@ -57,21 +57,24 @@ Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
         return segment.weights ? segment.weights() : std::vector<at::Tensor>();
       },
       [&](std::size_t place) {
+        if (before) before(place);
         activations = run_segment(chain[place], activations, micro, context);
       });
   return activations;
 }
 
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
-                          const ForwardContext& context) {
+                          const ForwardContext& context, const BeforeSegment& before) {
   const at::NoGradGuard no_grad;
   Evaluated result;
   if (micro.is_empty()) {
+    if (before)
+      for (std::size_t place = 0; place < model.segments().size(); ++place) before(place);
     result.losses.assign(model.losses().size(),
                          Loss{.sum = at::zeros({}, at::kDouble), .weight = 0});
     return result;
   }
-  const Activations output = run_segments(model, micro, context);
+  const Activations output = run_segments(model, micro, context, before);
   for (const LossHead& head : model.losses()) {
     result.losses.push_back(head.forward(output, micro, context, 1));
     if (!result.correct) result.correct = correct_of(head, result.losses.back(), output, micro);

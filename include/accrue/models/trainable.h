@@ -117,9 +117,11 @@ class Trainable {
 /// and otherwise by the running ones. Updates the running statistics, except in a rerun.
 Activations run_segment(const Segment& segment, const Activations& input,
                         const batch::MicroBatch& micro, const ForwardContext& context);
+/// Called before a segment of a chain runs, with its place.
+using BeforeSegment = std::function<void(std::size_t place)>;
 /// Runs all segments; differentiable, as one graph.
 Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
-                         const ForwardContext& context);
+                         const ForwardContext& context, const BeforeSegment& before = {});
 
 /// The values of the losses of a micro-batch, in order of losses().
 struct Evaluated {
@@ -127,9 +129,10 @@ struct Evaluated {
   /// Weight predicted correctly, by the first loss that knows; else its accuracy_measure.
   std::optional<double> correct;
 };
-/// Runs all segments and losses forward, without a gradient; all 0 for an empty micro-batch.
+/// Runs all segments and losses forward, without a gradient; all 0 for an empty micro-batch, for
+/// which `before` is called as well.
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
-                          const ForwardContext& context);
+                          const ForwardContext& context, const BeforeSegment& before = {});
 /// Evaluates as one loss. Several losses are added; throws a usage Error if their weights differ,
 /// because one mean cannot have two denominators.
 Loss evaluate(Trainable& model, const batch::MicroBatch& micro, const ForwardContext& context);

@@ -151,9 +151,13 @@ inline constexpr auto shares_words =
     enum_words<Shares>({{Shares::speed, "speed"}, {Shares::equal, "equal"}});
 
 /// The state that is divided among ranks.
-enum class Shard { none, optimizer };
-inline constexpr auto shard_words =
-    enum_words<Shard>({{Shard::none, "none"}, {Shard::optimizer, "optimizer"}});
+enum class Shard {
+  none,
+  optimizer,  ///< the optimizer's state
+  all         ///< that, parameters and gradients' sums; in layered order
+};
+inline constexpr auto shard_words = enum_words<Shard>(
+    {{Shard::none, "none"}, {Shard::optimizer, "optimizer"}, {Shard::all, "all"}});
 constexpr std::string_view to_string(Shard shard) { return shard_words.of(shard); }
 
 /// The copy of a rank's part of the divided state.

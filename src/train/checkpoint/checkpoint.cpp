@@ -3,8 +3,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "accrue/core/error.h"
 #include "accrue/memory/offload.h"
@@ -230,8 +232,11 @@ void write_files(const fs::path& folder, const CheckpointContent& content) {
   const auto written = [&](const char* name, models::TensorChecksums tensors) {
     manifest.files[name] = file_entry(folder / name, std::move(tensors));
   };
-  written(model_file,
-          models::write_safetensors(folder / model_file, content.model, {{"format", "pt"}}));
+  const std::map<std::string, std::string> format{{"format", "pt"}};
+  written(model_file, content.gathered_model.empty()
+                          ? models::write_safetensors(folder / model_file, content.model, format)
+                          : models::write_stored_safetensors(folder / model_file,
+                                                             content.gathered_model, format));
   written(optimizer_file,
           content.gathered.empty()
               ? models::write_safetensors(folder / optimizer_file, content.optimizer)

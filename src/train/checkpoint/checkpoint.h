@@ -33,6 +33,9 @@ struct CheckpointContent {
   /// StartedWindow::tensors if `state` is in the middle of a window. Each tensor is read once, when
   /// it is written.
   StoredTensors window = {};
+  /// Replaces `model` if no process has all of it, as `gathered` does `optimizer`. That its values
+  /// are finite is the caller's to check.
+  StoredTensors gathered_model = {};
   /// Replaces `optimizer` if no process has all of its state. Each tensor is read once, when it is
   /// written.
   StoredTensors gathered = {};

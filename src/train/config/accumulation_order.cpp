@@ -9,7 +9,8 @@ namespace {
 /// The order "standard" with a key that needs the layered one.
 std::optional<Conflict> standard_conflict(const Config& config, const LayeredKey& key) {
   if (config.memory.accumulation != AccumulationOrder::standard) return std::nullopt;
-  const std::string reason = config.memory.offloads()
+  const bool holds_a_segment = config.memory.offloads() || config.dist.shard == Shard::all;
+  const std::string reason = holds_a_segment
                                  ? ", which has the state of one segment at a time in memory"
                                  : ", whose statistics are those of all micro-batches";
   return Conflict{"memory.accumulation", "\"auto\" or \"layered\" with " + key.statement() + reason,
@@ -65,12 +66,56 @@ std::optional<Conflict> offload_conflict(const Config& config, const LayeredKey&
   return std::nullopt;
 }
 
+/// A setting with which this version does not divide parameters among ranks.
+std::optional<Conflict> division_conflict(const Config& config, const LayeredKey& key) {
+  const std::string with = " with " + key.statement(), or_without = ", or " + key.without;
+  if (config.run.device && *config.run.device != Device::cpu)
+    return Conflict{"run.device", "\"cpu\" or \"auto\"" + with + ", whose parts lie in host memory",
+                    in_quotes(device_words.of(*config.run.device)),
+                    "device = \"cpu\"" + or_without};
+  if (config.memory.offload_is_auto())
+    return Conflict{"memory.offload",
+                    "\"\"" + with + ", whose parts stay in memory in this version", "\"auto\"",
+                    "leaving memory.offload out" + or_without};
+  if (config.precision.compute == models::Compute::bf16)
+    return Conflict{
+        "precision.compute",
+        "\"fp32\" or \"fp64\"" + with +
+            ", since low-precision copies of the weights are not divided in this version",
+        "\"bf16\"", "compute = \"fp32\"" + or_without};
+  if (config.model.lora.adapters.any())
+    return Conflict{"lora.rank",
+                    "0" + with + ", since a frozen base is not divided in this version",
+                    std::to_string(config.model.lora.adapters.rank), "rank = 0" + or_without};
+  if (!config.model.freeze.empty())
+    return Conflict{"model.freeze",
+                    "none" + with + ", since frozen parameters are not divided in this version",
+                    "a pattern", "freeze = []" + or_without};
+  if (config.loss.kind == models::LossKind::dpo)
+    return Conflict{"loss.kind",
+                    "a loss without a reference" + with + ", which would be whole on each rank",
+                    "\"dpo\"", "kind = \"orpo\"" + or_without};
+  if (config.observe.histograms)
+    return Conflict{"observe.histograms",
+                    "none" + with + ", since no rank has whole weights after a step", "a distance",
+                    "leaving histograms out" + or_without};
+  if (config.dist.shard_replica != ShardReplica::none)
+    return Conflict{
+        "dist.shard_replica",
+        "\"none\"" + with + ", which goes back to the last checkpoint if a rank is lost",
+        in_quotes(shard_replica_words.of(config.dist.shard_replica)),
+        "shard_replica = \"none\"" + or_without};
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<LayeredKey> layered_key(const Config& config) {
   if (config.memory.offloads())
     return LayeredKey{"memory.offload", in_quotes(config.memory.offload),
                       "leaving memory.offload out"};
+  if (config.dist.shard == Shard::all)
+    return LayeredKey{"dist.shard", "\"all\"", "dist.shard = \"optimizer\""};
   if (config.memory.accumulation == AccumulationOrder::layered)
     return LayeredKey{"memory.accumulation", "\"layered\"", "memory.accumulation = \"standard\""};
   if (config.model.batchnorm == models::BatchNormPolicy::exact)
@@ -79,7 +124,8 @@ std::optional<LayeredKey> layered_key(const Config& config) {
 }
 
 bool asks_for_layered(const Config& config) {
-  return config.memory.offloads() || config.memory.accumulation == AccumulationOrder::layered;
+  return config.memory.offloads() || config.dist.shard == Shard::all ||
+         config.memory.accumulation == AccumulationOrder::layered;
 }
 
 bool have_same_order(const Config& a, const Config& b) {
@@ -99,6 +145,8 @@ std::optional<Conflict> layered_conflict(const Config& config) {
   // normalisations other checks refuse recomputation, stages and local steps.
   if (!asks_for_layered(config)) return std::nullopt;
   if (auto conflict = order_conflict(config, *key)) return conflict;
+  if (config.dist.shard == Shard::all && !config.memory.offloads())
+    if (auto conflict = division_conflict(config, *key)) return conflict;
   return config.memory.offloads() ? offload_conflict(config, *key) : std::nullopt;
 }
 

@@ -17,12 +17,13 @@ struct LayeredKey {
   std::string statement() const { return name + " = " + value; }
 };
 
-/// memory.offload, memory.accumulation or model.batchnorm = "exact", whichever the config states,
-/// in this order. A model without batch normalisations runs in standard order in spite of the last.
+/// memory.offload, dist.shard = "all", memory.accumulation or model.batchnorm = "exact", whichever
+/// the config states, in this order. A model without batch normalisations runs in standard order in
+/// spite of the last.
 std::optional<LayeredKey> layered_key(const Config& config);
 
 /// Whether the config requests the layered order for any model: memory.accumulation = "layered", or
-/// memory.offload, which needs it.
+/// memory.offload or dist.shard = "all", which need it.
 bool asks_for_layered(const Config& config);
 /// Whether two configs that differ in nothing else run a window in the same order: "auto" and
 /// "standard" are the same.

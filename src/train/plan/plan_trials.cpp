@@ -11,6 +11,7 @@
 #include "accrue/device/device.h"
 #include "accrue/memory/caching_allocator.h"
 #include "accrue/memory/offload.h"
+#include "accrue/memory/shard_scope.h"
 #include "data/fetch.h"
 #include "train/config/accumulation_order.h"
 #include "train/pass/run_micro_batch.h"
@@ -66,11 +67,11 @@ at::Tensor hold_decoding(const Workload& work) {
 
 std::int64_t bytes_held(const at::Tensor& bytes) { return bytes.defined() ? bytes.numel() : 0; }
 
-/// Offloaded state does not count in the budget.
+/// Offloaded state does not count in the budget, nor do parameters and sums that ranks divide.
 memory::Resident state_in_memory(const Workload& work, const accum::GradientBuffer& buffer,
                                  const optim::Optimizer& optimizer, std::int64_t replica,
                                  std::int64_t cuts) {
-  if (memory::is_offloading()) {
+  if (memory::is_offloading() || memory::has_shard_scope()) {
     const memory::Usage usage = memory::usage();
     return {.parameters = usage.live_as(MemoryTag::parameters),
             .gradients = usage.live_as(MemoryTag::gradients),

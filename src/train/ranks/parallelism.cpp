@@ -19,6 +19,7 @@ void Parallelism::after_step(TrainState&, WindowRun&) {}
 void Parallelism::report(const WindowRun&, StepReport&) const {}
 std::optional<bool> Parallelism::agreed_to_write(bool) { return std::nullopt; }
 StoredTensors Parallelism::gather_optimizer() const { return {}; }
+StoredTensors Parallelism::gather_model(const NamedParameters&) const { return {}; }
 NamedParameters Parallelism::state(TrainState&) { return {}; }
 void Parallelism::load_state(const StoredTensors&, const TrainState&) {}
 std::string Parallelism::remark(std::int64_t) const { return {}; }

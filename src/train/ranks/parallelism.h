@@ -86,6 +86,10 @@ class Parallelism {
   /// gathered as it is copied. Empty if ranks keep all of it. On the other ranks it returns when
   /// that is done.
   virtual StoredTensors gather_optimizer() const;
+  /// The same for the model: its tensors in files, if each rank keeps a part of the parameters.
+  /// Call it before gather_optimizer(). Throws a runtime Error, on all ranks, if a parameter is not
+  /// finite.
+  virtual StoredTensors gather_model(const NamedParameters& file_tensors) const;
   /// A checkpoint's state of several ranks. Collective if they write together.
   virtual NamedParameters state(TrainState& state);
   virtual void load_state(const StoredTensors& of_ranks, const TrainState& state);
@@ -101,6 +105,7 @@ struct ParallelismContext {
   optim::Optimizer& optimizer;
   const ShardedOptimizer* sharded;  ///< `optimizer` if its state is divided among ranks, or null
   std::shared_ptr<accum::GradientBuffer> buffer;
+  distributed::ParameterShards* shards = nullptr;  ///< null: each rank has all parameters
   const data::Loader& loader;
   const TrainState& state;
   std::int64_t micro_batch;  ///< in samples; stages are balanced by it

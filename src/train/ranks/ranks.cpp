@@ -14,6 +14,7 @@
 #include "train/config/data_paths.h"
 #include "train/plan/setup.h"
 #include "train/ranks/meeting.h"
+#include "train/ranks/model_division.h"
 #include "train/ranks/outer_settings.h"
 #include "train/ranks/rank_conflicts.h"
 #include "train/workload/placement.h"
@@ -196,10 +197,12 @@ PipelineStage Ranks::make_stage(models::Trainable& model, const batch::MicroBatc
 }
 
 std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
-    const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const {
+    const Config& config, std::shared_ptr<accum::GradientBuffer> buffer,
+    std::vector<bool> in_passes) const {
   // A window that the stages of a pipeline run again must not have sums in transit.
   const bool overlap = config.dist.reduce == Reduce::overlap && config.dist.stages == 1;
-  distributed::ReduceOptions options{.overlap = overlap, .compress = config.dist.compress};
+  distributed::ReduceOptions options{
+      .overlap = overlap, .compress = config.dist.compress, .in_passes = std::move(in_passes)};
   if (slice(config) != RankSlice{}) {
     NamedParameters trained;
     for (const auto& entry : buffer->entries()) trained.push_back({entry.name, entry.parameter});
@@ -210,17 +213,29 @@ std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
 }
 
 RankSlice Ranks::slice(const Config& config) const {
-  if (!group_ || config.dist.shard != Shard::optimizer) return {};
+  if (!group_ || config.dist.shard == Shard::none) return {};
   return {group_->rank(), group_->world()};
+}
+
+std::unique_ptr<distributed::ParameterShards> Ranks::make_shards(
+    const Config& config, models::Trainable& model,
+    std::shared_ptr<accum::GradientBuffer> buffer) const {
+  if (!divide_model(config)) return nullptr;
+  NamedParameters trained;
+  for (const auto& entry : buffer->entries()) trained.push_back({entry.name, entry.parameter});
+  return std::make_unique<distributed::ParameterShards>(group_, std::move(buffer),
+                                                        division_of(model, trained));
 }
 
 std::unique_ptr<ShardedOptimizer> Ranks::make_sharded(const Workload& work,
                                                       optim::Optimizer& own) const {
   if (slice(work.config) == RankSlice{}) return nullptr;
+  NamedParameters trained = optim::trained_of(work.model->parameters());
+  std::vector<bool> divided;
+  if (divide_model(work.config)) divided = division_of(*work.model, trained).divided;
   const bool is_copied = work.config.dist.shard_replica == ShardReplica::next;
   return std::make_unique<ShardedOptimizer>(
-      own,
-      std::make_unique<distributed::Sharding>(group_, optim::trained_of(work.model->parameters())),
+      own, std::make_unique<distributed::Sharding>(group_, std::move(trained), std::move(divided)),
       is_copied ? std::make_unique<SliceReplica>(group_, own) : nullptr);
 }
 

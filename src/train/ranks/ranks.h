@@ -11,6 +11,7 @@
 #include "batch/schedule.h"
 #include "distributed/group/handshake.h"
 #include "distributed/reduce/deferred_reduce.h"
+#include "distributed/reduce/parameter_shards.h"
 #include "distributed/schedule/outer_rounds.h"
 #include "train/checkpoint/rank_record.h"
 #include "train/plan/setup.h"
@@ -33,6 +34,10 @@ class Ranks {
   std::int64_t world() const { return group_ ? group_->world() : 1; }
   /// The slice of the optimizer's state that this rank keeps.
   RankSlice slice(const Config& config) const;
+  /// Whether each rank keeps a part of the parameters and sums as well.
+  bool divide_model(const Config& config) const {
+    return are_many() && config.dist.shard == Shard::all;
+  }
   std::int64_t wire_bytes() const { return group_ ? group_->wire_bytes() : 0; }
 
   /// Throws if something cannot be divided in this version, or if another rank differs: in its
@@ -58,9 +63,16 @@ class Ranks {
   std::unique_ptr<distributed::OuterRounds> make_rounds(
       const Config& config, const NamedParameters& parameters, std::size_t rank_sums,
       std::size_t requests, std::function<void(const std::string&)> say_waiting) const;
-  /// Makes the reduction for ranks that add up their sums.
+  /// Makes the reduction for ranks that add up their sums; those of `in_passes` are reduced in a
+  /// window's passes (ReduceOptions::in_passes).
   std::unique_ptr<distributed::DeferredReduce> make_reduce(
-      const Config& config, std::shared_ptr<accum::GradientBuffer> buffer) const;
+      const Config& config, std::shared_ptr<accum::GradientBuffer> buffer,
+      std::vector<bool> in_passes = {}) const;
+  /// Divides the model's parameters and sums among the ranks: from here on this rank has its part.
+  /// Null if each has all of them.
+  std::unique_ptr<distributed::ParameterShards> make_shards(
+      const Config& config, models::Trainable& model,
+      std::shared_ptr<accum::GradientBuffer> buffer) const;
   /// Makes this rank's stage of the model if ranks are the stages of a pipeline, balanced by
   /// `micro`.
   PipelineStage make_stage(models::Trainable& model, const batch::MicroBatch& micro) const;

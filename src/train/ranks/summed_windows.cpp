@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "accrue/core/units.h"
 #include "core/joint_state.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/ranks/rank_events.h"
@@ -12,12 +13,15 @@ namespace accrue::train {
 SummedWindows::SummedWindows(const ParallelismContext& context)
     : ranks_(context.ranks),
       sharded_(context.sharded),
+      shards_(context.shards),
       log_(context.log),
       control_(context.control),
       notice_(context.notice),
       may_change_(context.may_change),
       compresses_(context.config.dist.compress != distributed::Compression::none),
-      reduce_(context.ranks.make_reduce(context.config, context.buffer)) {}
+      reduce_(context.ranks.make_reduce(
+          context.config, context.buffer,
+          context.shards == nullptr ? std::vector<bool>() : context.shards->divided())) {}
 
 void SummedWindows::close(accum::Window& window, WindowRun& run) {
   const bool asks_to_join = may_change_ && ranks_.is_first() && ranks_.have_applicants();
@@ -55,6 +59,29 @@ StoredTensors SummedWindows::gather_optimizer() const {
   if (ranks_.is_first()) return sharded_->whole_state();
   sharded_->hand_over();
   return {};
+}
+
+/// Each rank looks at its part, so that no rank needs all of them for it.
+StoredTensors SummedWindows::gather_model(const NamedParameters& file_tensors) const {
+  if (shards_ == nullptr) return {};
+  const std::string found = shards_->not_finite();
+  if (!ranks_.all_true(found.empty()))
+    throw ModelNotFinite(Error::Kind::runtime, "write a checkpoint", "a model of finite numbers",
+                         (found.empty() ? "a parameter of another rank" : "'" + found + "'") +
+                             " with a NaN or an infinity",
+                         "a lower optim.lr or a longer warm-up; --resume goes on from the "
+                         "checkpoint before, which is finite");
+  if (ranks_.is_first()) return shards_->gathered(file_tensors);
+  shards_->hand_over(file_tensors);
+  return {};
+}
+
+std::string SummedWindows::remark(std::int64_t) const {
+  if (shards_ == nullptr) return {};
+  const distributed::ParameterShards::Bytes bytes = shards_->bytes();
+  return "of " + format_bytes(bytes.whole) + " of parameters and gradients' sums this rank keeps " +
+         format_bytes(bytes.own) + ", and holds at most " + format_bytes(bytes.beside) +
+         " more while a segment runs";
 }
 
 NamedParameters SummedWindows::state(TrainState&) {

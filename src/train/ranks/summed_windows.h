@@ -21,6 +21,8 @@ class SummedWindows : public Parallelism {
   bool writes_together() const override;
   bool can_write_alone() const override { return sharded_ == nullptr; }
   StoredTensors gather_optimizer() const override;
+  StoredTensors gather_model(const NamedParameters& file_tensors) const override;
+  std::string remark(std::int64_t micro_batches) const override;
   NamedParameters state(TrainState& state) override;
   void load_state(const StoredTensors& of_ranks, const TrainState& state) override;
 
@@ -40,6 +42,7 @@ class SummedWindows : public Parallelism {
 
   const Ranks& ranks_;
   const ShardedOptimizer* sharded_;
+  distributed::ParameterShards* shards_;
   RunLog& log_;
   const RunControl& control_;
   const NoticeWatch* notice_;

@@ -136,6 +136,7 @@ void Checkpointer::write_last() {
 
 void Checkpointer::begin_writing(NamedParameters of_ranks) {
   TrainState& state = progress_.state;
+  StoredTensors model = parallelism_.gather_model(run_.work.model->file_tensors());
   if (!run_.ranks.is_first()) {
     parallelism_.gather_optimizer();
     // Notices that the other ranks have not received yet are still to be sent.
@@ -146,8 +147,11 @@ void Checkpointer::begin_writing(NamedParameters of_ranks) {
   }
   CheckpointContent content = present_content(progress_.started);
   content.ranks = std::move(of_ranks);
+  if (!model.empty()) content.model.clear();
+  content.gathered_model = std::move(model);
   content.gathered = parallelism_.gather_optimizer();
-  const bool is_gathered = !content.gathered.empty();
+  // An optimizer may have no state to gather.
+  const bool is_gathered = !content.gathered.empty() || !content.gathered_model.empty();
   const bool is_offloaded = has_offloaded_tensors(content);
   write_in_background(std::move(content));
   // Gradients folded into the optimizer's state change it within the window; gathering from the

@@ -78,6 +78,15 @@ batch::MicroBatch micro_batch_of(const data::Source& source, batch::Range range)
   return data::fetch_as(source, indices, indices);
 }
 
+/// Empty if this rank has all parameters.
+models::BeforeSegment bring_segments(std::size_t segments, distributed::ParameterShards* shards) {
+  if (shards == nullptr) return {};
+  return [shards, segments](std::size_t place) {
+    shards->enter(place, /*backward=*/false,
+                  place + 1 < segments ? std::optional(place + 1) : std::nullopt);
+  };
+}
+
 }  // namespace
 
 std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::Source& source,
@@ -90,13 +99,25 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
   std::vector<std::string> unreadable;
   const batch::Range whole{0, samples};
   const batch::Range mine = options.ranks != nullptr ? options.ranks->equal_share(whole) : whole;
-  for (const batch::Range range : batch::split(mine, options.micro_batch)) {
+  const std::size_t segments = model.segments().size();
+  const models::BeforeSegment before = bring_segments(segments, options.shards);
+  std::vector<batch::Range> ranges = batch::split(mine, options.micro_batch);
+  if (options.shards != nullptr) {
+    const std::vector<std::int64_t> counts = options.ranks->gather_numbers(std::ssize(ranges));
+    ranges.resize(static_cast<std::size_t>(std::ranges::max(counts)), {mine.end, mine.end});
+  }
+  for (const batch::Range range : ranges) {
     if (options.cancelled && options.cancelled()) return std::nullopt;
+    if (range.size() == 0) {
+      for (std::size_t place = 0; place < segments; ++place) before(place);
+      continue;
+    }
     const batch::MicroBatch micro = micro_batch_of(source, range);
     for (const batch::UnreadableSample& sample : micro.unreadable)
       unreadable.push_back(sample.reason);
-    totals.add(models::evaluate_losses(model, micro, batch::evaluation_context(micro)));
+    totals.add(models::evaluate_losses(model, micro, batch::evaluation_context(micro), before));
   }
+  if (options.shards != nullptr) options.shards->keep_own();
   if (options.ranks != nullptr) totals.add_up(*options.ranks);
   Evaluation evaluation = totals.mean();
   evaluation.seconds = watch.seconds();

@@ -18,6 +18,9 @@ struct EvaluationOptions {
   std::function<bool()> cancelled;
   /// Set if each of several ranks evaluates its share of the samples.
   const Ranks* ranks = nullptr;
+  /// Set if each of them keeps a part of the parameters: all then bring the segments together, as
+  /// often as the rank with the most micro-batches needs them.
+  distributed::ParameterShards* shards = nullptr;
 };
 
 /// Mean loss (by tokens, or by pairs) over the first samples of `source`, without dropout and

@@ -11,12 +11,14 @@
 namespace accrue::train {
 
 Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
-                     const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
-                     RunControl& control, const BatchControl& batch)
+                     const Parallelism& parallelism, distributed::ParameterShards* shards,
+                     Checkpointer& checkpointer, RunLog& log, RunControl& control,
+                     const BatchControl& batch)
     : run_(run),
       progress_(progress),
       recovery_(recovery),
       parallelism_(parallelism),
+      shards_(shards),
       checkpointer_(checkpointer),
       log_(log),
       control_(control) {
@@ -33,7 +35,8 @@ std::optional<Evaluation> Evaluator::evaluate() {
                                   control_.wait_out();
                                   return !run_.ranks.are_many() && control_.asked_to_stop();
                                 },
-                            .ranks = &run_.ranks};
+                            .ranks = &run_.ranks,
+                            .shards = shards_};
   if (run_.work.config.run.eval_batches)
     options.max_samples = *run_.work.config.run.eval_batches * run_.plan.batch_samples;
   std::string trouble;
@@ -45,7 +48,9 @@ std::optional<Evaluation> Evaluator::evaluate() {
             "out_of_memory", trouble + ": it was run by " + counted(options.micro_batch, "sample"));
       return evaluation;
     } catch (const std::exception& error) {
-      if (options.micro_batch == 1 || !memory::is_out_of_memory(error)) throw;
+      // Ranks that bring segments together cannot begin again alone.
+      const bool may_begin_again = options.micro_batch > 1 && shards_ == nullptr;
+      if (!may_begin_again || !memory::is_out_of_memory(error)) throw;
       if (trouble.empty())
         trouble = "the evaluation, by " + counted(options.micro_batch, "sample") +
                   ", ran out of memory (" + memory::why_out_of_memory(error) + ")";

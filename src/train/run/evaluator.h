@@ -16,10 +16,11 @@ namespace accrue::train {
 /// Evaluates a run's model when it is due, and records the best evaluation.
 class Evaluator {
  public:
-  /// All arguments are kept by reference.
+  /// All arguments are kept by reference. `shards` is null if each rank has all parameters.
   Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
-            const Parallelism& parallelism, Checkpointer& checkpointer, RunLog& log,
-            RunControl& control, const BatchControl& batch);
+            const Parallelism& parallelism, distributed::ParameterShards* shards,
+            Checkpointer& checkpointer, RunLog& log, RunControl& control,
+            const BatchControl& batch);
 
   /// `last` is set after the last step. Returns false if it was interrupted; the evaluation is then
   /// still due.
@@ -34,6 +35,7 @@ class Evaluator {
   Progress& progress_;
   const memory::Recovery& recovery_;
   const Parallelism& parallelism_;
+  distributed::ParameterShards* shards_;
   Checkpointer& checkpointer_;
   RunLog& log_;
   RunControl& control_;

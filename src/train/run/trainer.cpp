@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/shard_scope.h"
 #include "accrue/models/normalisation.h"
 #include "core/atomic_file.h"
 #include "core/notice_signal.h"
@@ -50,6 +51,7 @@ struct Trainer::Impl {
             with_whole_batch(std::move(as_given), group ? group->world() : 1))),
         ranks(std::move(group)),
         show(std::move(shown_to)),
+        shard_scope(ranks.divide_model(given) ? std::make_unique<memory::ShardScope>() : nullptr),
         work(open(given, ranks.world(), show)),
         copies(RunDirectory(given.run.out), given.run.replica),
         directory(copies.own()) {
@@ -516,6 +518,7 @@ struct Trainer::Impl {
   Config given;  ///< the config that the run directory keeps and a resumption compares
   Ranks ranks;
   ShowProgress show;
+  std::unique_ptr<memory::ShardScope> shard_scope;  ///< null: each rank has all parameters
   Workload work;
   RunCopies copies;
   RunDirectory directory;                ///< copies.own()

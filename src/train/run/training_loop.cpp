@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/shard_scope.h"
 #include "core/helper_thread.h"
 #include "train/plan/enough_memory.h"
 #include "train/plan/make_run_plan.h"
@@ -83,6 +85,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
       control_(run.watches.budget, run.signals, log_, stops_alone(run)),
       recovery_(progress_.state.micro_batches, fixed_micro_batch_reason(run.work.config)),
       buffer_(make_buffer(run, progress_.state)),
+      shards_(run.ranks.make_shards(run.work.config, *run.work.model, buffer_)),
       loader_(run.work.data.train, make_sampler(run.work.config, *run.work.data.train)),
       parallelism_(
           make_parallelism({.config = run.work.config,
@@ -91,6 +94,7 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
                             .optimizer = run.optimizer,
                             .sharded = run.sharded,
                             .buffer = buffer_,
+                            .shards = shards_.get(),
                             .loader = loader_,
                             .state = progress_.state,
                             .micro_batch = run.plan.micro_batch,
@@ -113,13 +117,15 @@ TrainingLoop::TrainingLoop(const RunContext& run, TrainState state, const Stored
            .cut_folder = run.plan.cuts_in_file ? run.directory.root() : "",
            .recompute = run.plan.recompute,
            .reduce = parallelism_->reduction(),
+           .shards = shards_.get(),
            .noise = noise_.get(),
            .recorded = recorded_.get(),
            .keeper = make_keeper()},
           parallelism_->stage())),
       batch_(run_, progress_.state),
       checkpointer_(run_, progress_, recovery_, *buffer_, *parallelism_, log_, batch_),
-      evaluator_(run_, progress_, recovery_, *parallelism_, checkpointer_, log_, control_, batch_),
+      evaluator_(run_, progress_, recovery_, *parallelism_, shards_.get(), checkpointer_, log_,
+                 control_, batch_),
       step_(run_, progress_, recovery_,
             {window_, *runner_, *parallelism_, retries_, log_, kept_of_windows()}, loader_,
             checkpointer_, control_, batch_, noise_.get(), why_windows_are_not_kept_) {
@@ -202,6 +208,11 @@ std::optional<RunResult> TrainingLoop::run() {
     return std::nullopt;
   }
   const bool stopped = ended == Ended::stopped;
+  if (shards_ != nullptr) {
+    const std::int64_t most = memory::shard_usage().most_in_memory;
+    log_.event_of_last_step("dist", "at most " + format_bytes(most) + " (" + std::to_string(most) +
+                                        " bytes) of parameters and gradients' sums were in memory");
+  }
   log_.end(stopped);
   return RunResult{.step = progress_.state.step,
                    .interrupted = stopped,

@@ -79,6 +79,7 @@ class TrainingLoop {
   memory::Recovery recovery_;
   /// The buffer must outlive its reduction.
   std::shared_ptr<accum::GradientBuffer> buffer_;
+  std::unique_ptr<distributed::ParameterShards> shards_;  ///< null: each rank has all parameters
   data::Loader loader_;
   std::unique_ptr<Parallelism> parallelism_;  ///< outlives the window
   memory::Retries retries_;

@@ -13,6 +13,7 @@
 #include "batch/schedule.h"
 #include "data/loader.h"
 #include "distributed/reduce/deferred_reduce.h"
+#include "distributed/reduce/parameter_shards.h"
 #include "memory/retries.h"
 #include "optim/loss_scale.h"
 #include "train/window/run_control.h"
@@ -163,6 +164,9 @@ struct RunnerOptions {
   /// Set if the window is one rank's share: it gets each micro-batch, as the last one's backward
   /// may be overlapped. Null: the process is alone.
   distributed::DeferredReduce* reduce = nullptr;
+  /// Set if each rank keeps a part of the parameters and sums, and `reduce` takes sums in passes.
+  /// Only LayeredRunner uses it.
+  distributed::ParameterShards* shards = nullptr;
   /// Sees the first micro-batch; null: noise is not measured. Only MicroBatchRunner uses it.
   NoiseMeter* noise = nullptr;
   /// Makes the device repeat micro-batches; null: all are run. Only MicroBatchRunner uses it.

@@ -21,9 +21,21 @@ std::optional<Error> refusal_of_one_segment(const LayeredKey& order, models::Tra
                      order.without);
 }
 
+/// Which parameters a segment reads has to be known before any of it runs.
+std::optional<Error> refusal_of_unknown_weights(const LayeredKey& order, models::Trainable& model) {
+  for (const models::Segment& segment : model.segments())
+    if (!segment.weights)
+      return usage_error(order.name + " = " + order.value,
+                         "a model whose segments list their weights (gpt2, llama, bert, vit)",
+                         "one whose '" + segment.name + "' does not", order.without);
+  return std::nullopt;
+}
+
 std::optional<Error> refusal_of(const Config& config, models::Trainable& model) {
   const LayeredKey order = layered_key(config).value();
   if (auto refusal = refusal_of_one_segment(order, model)) return refusal;
+  if (config.dist.shard == Shard::all)
+    if (auto refusal = refusal_of_unknown_weights(order, model)) return refusal;
   return config.memory.offloads() ? refusal_to_offload(config) : std::nullopt;
 }
 

@@ -13,6 +13,7 @@
 #include "accrue/kernels/cross_entropy.h"
 #include "accrue/memory/budget.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/shard_scope.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/optim/torch_optimizer.h"
 #include "accrue/train/custom.h"
@@ -230,7 +231,7 @@ void require_windows(const batch::WindowSchedule& schedule) {
 /// for a larger micro-batch or for activations that need not be recomputed.
 bool affords_packing(const models::Model& model) {
   constexpr std::int64_t share = 24;
-  if (memory::is_offloading()) return false;
+  if (memory::is_offloading() || memory::has_shard_scope()) return false;
   const std::int64_t bytes = memory::budget().value_or(memory::available_bytes());
   return model.packed_weight_bytes() <= bytes / share;
 }

@@ -145,6 +145,36 @@ TEST(AccumulationOrder, OffloadingIsRefusedWithWhatThisVersionDoesNotOffload) {
   EXPECT_EQ(refusals({"run.device=cpu"})[1], "accepted");
 }
 
+TEST(AccumulationOrder, IsLayeredIfTheModelIsDividedAndRefusesWhatIsNot) {
+  const std::string divided = "dist.shard=all";
+  EXPECT_TRUE(asks_for_layered(parsed({divided})));
+  EXPECT_EQ(layered_key(parsed({divided}))->statement(), "dist.shard = \"all\"");
+  EXPECT_EQ(refusal_of(run_of_order, {divided, as_layered}), "accepted");
+  EXPECT_THAT(refusal_of(run_of_order, {divided, as_standard}),
+              HasSubstr("\"auto\" or \"layered\" with dist.shard = \"all\""));
+  EXPECT_THAT(refusal_of(run_of_order, {divided, as_offload}), HasSubstr("config key dist.shard"));
+  const std::vector<std::pair<std::string, std::string>> rows{
+      {"run.device=cuda", "run.device"},
+      {"memory.offload=auto", "memory.offload"},
+      {"precision.compute=bf16", "precision.compute"},
+      {"lora.rank=4", "lora.rank"},
+      {"model.freeze=[\"wte\"]", "model.freeze"},
+      {"observe.histograms=200 steps", "observe.histograms"},
+      {"dist.shard_replica=next", "dist.shard_replica"},
+      {"dist.compress=bf16", "dist.shard"},
+      {"run.graphs=true", "run.graphs"},
+      {"dist.stages=2", "dist.stages"},
+      {"dist.local_steps=4", "dist.local_steps"}};
+  for (const auto& [override, key] : rows) {
+    EXPECT_THAT(refusal_of(run_of_order, {override, divided}), HasSubstr("config key " + key))
+        << override;
+    EXPECT_THAT(refusal_of(run_of_order, {divided, override}), HasSubstr("\"all\"")) << override;
+  }
+  for (const char* harmless : {"precision.compute=fp64", "precision.accumulate=fixed",
+                               "optim.state=int8", "dist.shares=equal", "dist.reduce=overlap"})
+    EXPECT_EQ(refusal_of(run_of_order, {divided, harmless}), "accepted") << harmless;
+}
+
 /// With tied weights the order of additions depends on it.
 TEST(AccumulationOrder, HasToStayOnResumeAndTheFolderMayChange) {
   EXPECT_FALSE(may_change_on_resume("memory.accumulation"));

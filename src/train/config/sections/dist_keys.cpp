@@ -48,8 +48,9 @@ std::vector<Key> dist_keys() {
            "How micro-batches are shared between ranks: by measured speed, or equally."},
           shares_words, {}, [](auto& c) -> auto& { return c.dist.shares; }))),
       resumable(choice_key(
-          {"dist.shard", "The state of which each rank keeps only its part (ZeRO)."}, shard_words,
-          {}, [](auto& c) -> auto& { return c.dist.shard; })),
+          {"dist.shard",
+           "The state of which each rank keeps only its part (ZeRO): the optimizer's, or all."},
+          shard_words, {}, [](auto& c) -> auto& { return c.dist.shard; })),
       resumable(choice_key(
           {"dist.shard_replica",
            "The place of a copy of a rank's part, so that a lost rank loses nothing."},

@@ -156,7 +156,7 @@ LayeredPass::Outcome LayeredPass::backward() {
     const Outcome outcome = run_backward(segment);
     if (outcome != Outcome::done) return outcome;
   }
-  const Outcome outcome = agreed(!audit_ && !sums_are_finite(buffer_));
+  const Outcome outcome = agreed(!audit_ && !options_.sums_are_finite && !sums_are_finite(buffer_));
   return outcome == Outcome::done ? agreed_units() : outcome;
 }
 
@@ -168,6 +168,10 @@ LayeredPass::Outcome LayeredPass::agreed_units() const {
   const bool found = std::ranges::any_of(
       buffer_.entries(), [](const auto& entry) { return entry.slot->found_too_large; });
   return agreed(found, Outcome::too_large);
+}
+
+bool LayeredPass::sums_found_finite(std::size_t segment) const {
+  return options_.sums_are_finite ? options_.sums_are_finite(segment) : sums_are_finite(buffer_);
 }
 
 LayeredPass::Outcome LayeredPass::run_backward(std::size_t segment) {
@@ -187,13 +191,16 @@ LayeredPass::Outcome LayeredPass::run_backward(std::size_t segment) {
       options_.on_parameters(segment, parameters_behind(seeds.roots, entrance.leaves));
     if (!seeds.roots.empty()) torch::autograd::backward(seeds.roots, seeds.gradients);
     keep_gradients(segment, place, entrance.leaves);
-    if (audit_ && non_finite_.empty() && !sums_are_finite(buffer_))
+    if (audit_ && non_finite_.empty() && !sums_found_finite(segment))
       non_finite_.push_back(
           {place, "its gradient in '" + segments_[segment].name + "' is not finite"});
     step_done();
   }
   cut.statistics.reduce_gradient_sums(options_.all_reduce);
-  return agreed(!non_finite_.empty());
+  const bool has_bad_sums = !audit_ && options_.sums_are_finite && !sums_found_finite(segment);
+  const Outcome outcome = agreed(!non_finite_.empty() || has_bad_sums);
+  if (outcome == Outcome::done && options_.take_sums) options_.take_sums(segment);
+  return outcome;
 }
 
 LayeredPass::Seeds LayeredPass::seeds_of_loss(std::size_t place,

@@ -83,6 +83,7 @@ class LayeredPass {
   void keep_gradients(std::size_t segment, std::size_t place, const models::Activations& leaves);
 
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
+  bool sums_found_finite(std::size_t segment) const;
   void step_done();
   /// `outcome` if a segment's step found such a thing on any rank.
   Outcome agreed(bool found, Outcome outcome = Outcome::non_finite) const;

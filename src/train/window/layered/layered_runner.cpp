@@ -13,6 +13,7 @@ LayeredRunner::LayeredRunner(const RunnerContext& context, RunnerOptions options
       options_(std::move(options)),
       losses_(context.model),
       segment_state_(*context.window.buffer(), context.model.segments()),
+      divided_(*context.window.buffer(), options_.shards, options_.reduce),
       layered_(
           context.model, context.window,
           [&loader = context.loader](batch::Range range) { return loader.fetch(range); },
@@ -42,6 +43,7 @@ LayeredOptions LayeredRunner::layered_options() {
                               const std::string& reason) { quarantine(micro, reason); },
       .window_statistics = options_.window_statistics};
   segment_state_.attach_to(layered);
+  divided_.attach_to(layered);
   return layered;
 }
 
@@ -93,6 +95,7 @@ Filled LayeredRunner::fill(WindowRequest& request, WindowRun& run) {
   const double waited_before = context_.control.waited_seconds();
   const Stopwatch watch;
   const LayeredRun filled = layered_.run(request.index, request.micro_batches);
+  divided_.leave();
   run.tokens = filled.tokens;
   run.micro_batches = micro_batches_;
   losses_.note(0, filled.heads);
@@ -108,6 +111,7 @@ Filled LayeredRunner::fill(WindowRequest& request, WindowRun& run) {
 }
 
 Filled LayeredRunner::closed(WindowRequest&, WindowRun& run) {
+  divided_.leave();  // the window may have run again
   if (context_.window.ledger().count(MicroStatus::committed) == 0) undo();
   run.losses = losses_.means();
   return Filled::whole;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "train/pass/window_losses.h"
+#include "train/window/layered/divided_segments.h"
 #include "train/window/layered/layered_window.h"
 #include "train/window/layered/segment_state.h"
 #include "train/window/runner.h"
@@ -11,7 +12,8 @@ namespace accrue::train {
 
 /// Runs a window segment by segment (LayeredWindow), with the batch normalisation of the whole
 /// window if RunnerOptions::window_statistics asks for it. Offloaded state is in memory while its
-/// segment runs (SegmentState).
+/// segment runs (SegmentState), and so are parameters of which other ranks keep parts
+/// (DividedSegments).
 ///
 /// If memory runs out the window as a whole starts again (run_window()): its micro-batches
 /// interleave, so that none of them can be undone alone.
@@ -42,6 +44,7 @@ class LayeredRunner final : public Runner {
   std::int64_t told_ = 0;
   double reducing_seconds_ = 0;  ///< spent in add_up() in this fill, waiting included
   SegmentState segment_state_;
+  DividedSegments divided_;
   LayeredWindow layered_;
 };
 

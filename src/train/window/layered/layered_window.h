@@ -53,6 +53,13 @@ struct LayeredOptions {
   /// gradient can be taken in it.
   std::function<void(std::size_t segment, const std::vector<at::Tensor>& leaves)> on_parameters =
       {};
+  /// Whether the sums of a segment's parameters are finite, after the backward pass of its
+  /// micro-batches, or of one in an audit. Empty: those of the whole buffer are looked at once, at
+  /// the end.
+  std::function<bool(std::size_t segment)> sums_are_finite = {};
+  /// Called after the backward pass of a segment's micro-batches if nothing was found on any rank:
+  /// takes the sums that are final.
+  std::function<void(std::size_t segment)> take_sums = {};
 };
 
 struct LayeredRun {
