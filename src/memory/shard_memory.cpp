@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 #include <system_error>
+#include <utility>
 
 #include "accrue/core/error.h"
 
@@ -101,11 +102,15 @@ bool ShardMemory::give_back(void* data) {
 }
 
 /// Closes before it opens, so that memory does not grow by both.
-void ShardMemory::close_only(const std::vector<PageRange>& closed) {
+void ShardMemory::keep_only(const std::vector<PageRange>& divided,
+                            const std::vector<PageRange>& kept) {
   const std::lock_guard lock(mutex_);
+  std::vector<PageRange> closed = without(closed_, divided);
+  for (const PageRange& range : without(divided, kept)) closed.push_back(range);
+  closed = merged(std::move(closed));
   for (const PageRange& range : without(closed, closed_)) close(range);
   for (const PageRange& range : without(closed_, closed)) open(range);
-  closed_ = closed;
+  closed_ = std::move(closed);
   see_peak();
 }
 

@@ -33,9 +33,9 @@ class ShardMemory {
   }
   /// The pages that `bytes` from `data` touch.
   PageRange range_of(const void* data, std::size_t bytes) const;
-  /// Takes exactly these pages of all blocks out of memory; `closed` is merged(). Throws a runtime
-  /// Error if the system refuses.
-  void close_only(const std::vector<PageRange>& closed);
+  /// Has those of `divided` that are `kept` in memory and takes the others out of it; pages outside
+  /// `divided` stay as they are. Both are merged(). Throws a runtime Error if the system refuses.
+  void keep_only(const std::vector<PageRange>& divided, const std::vector<PageRange>& kept);
   ShardUsage usage() const;
   void restart_peak();
 

@@ -66,7 +66,7 @@ bool is_in_shard_scope(const at::Tensor& tensor) {
 void keep_in_scope(std::span<const at::Tensor> divided, std::span<const at::Tensor> kept) {
   ShardMemory* const memory = mapping;
   if (memory == nullptr) return;
-  memory->close_only(without(pages_of(*memory, divided), pages_of(*memory, kept)));
+  memory->keep_only(pages_of(*memory, divided), pages_of(*memory, kept));
 }
 
 ShardUsage shard_usage() {

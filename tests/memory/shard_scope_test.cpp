@@ -68,6 +68,18 @@ TEST_F(ShardScopeTest, LeavesWhatIsNotDividedAlone) {
   EXPECT_TRUE(other.equal(at::arange(other.numel(), at::kInt)));
 }
 
+/// Ranks that are threads of a process share the mapping.
+TEST_F(ShardScopeTest, LeavesWhatWasTakenOutByAnotherCallOutOfMemory) {
+  const ShardScope scope;
+  const std::int64_t before = shard_usage().in_memory;
+  const at::Tensor mine = sharded(1), theirs = sharded(2);
+  keep_in_scope({&mine, 1}, {});
+  keep_in_scope({&theirs, 1}, {});
+  EXPECT_EQ(shard_usage().in_memory, before);
+  keep_in_scope({&mine, 1}, {&mine, 1});
+  EXPECT_EQ(shard_usage().in_memory - before, kMebi);
+}
+
 TEST_F(ShardScopeTest, NewTensorsAreZeroAndGivenMemoryIsReturned) {
   const ShardScope scope;
   const std::int64_t before = shard_usage().state;

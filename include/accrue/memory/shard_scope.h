@@ -32,9 +32,9 @@ bool has_shard_scope();
 /// Whether the tensor's memory lies in the mapping of a scope.
 bool is_in_shard_scope(const at::Tensor& tensor);
 
-/// Of the pages that `divided` touch, only those that `kept` touch are in memory afterwards; all
-/// other pages of the mapping are. A page that comes back is zero. Ignores tensors outside the
-/// mapping. No other thread may use the tensors meanwhile.
+/// Of the pages that `divided` touch, only those that `kept` touch are in memory afterwards; pages
+/// of other tensors stay as they are. A page that comes back is zero. Ignores tensors outside the
+/// mapping. No other thread may use these tensors meanwhile.
 void keep_in_scope(std::span<const at::Tensor> divided, std::span<const at::Tensor> kept);
 
 /// Tensors in the mapping, in bytes of whole pages.
