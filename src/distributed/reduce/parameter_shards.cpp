@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "accrue/memory/shard_scope.h"
@@ -47,6 +48,14 @@ ParameterShards::ParameterShards(std::shared_ptr<Group> group,
   }
   keep_own();
   memory::restart_shard_peak();
+}
+
+ParameterShards::~ParameterShards() {
+  try {
+    memory::keep_in_scope(managed_, managed_);
+  } catch (const std::exception&) {
+    // Pages that stay out of memory end the process with an error if they are read.
+  }
 }
 
 const at::Tensor& ParameterShards::parameter(std::size_t entry) const {

@@ -39,6 +39,8 @@ class ParameterShards {
   /// {rank, world} of the group.
   ParameterShards(std::shared_ptr<Group> group, std::shared_ptr<accum::GradientBuffer> buffer,
                   ModelDivision division);
+  /// All tensors are in memory again; what other ranks kept is zero. No exchange may be under way.
+  ~ParameterShards();
   ParameterShards(const ParameterShards&) = delete;
   ParameterShards& operator=(const ParameterShards&) = delete;
 

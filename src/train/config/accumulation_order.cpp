@@ -102,7 +102,7 @@ std::optional<Conflict> division_conflict(const Config& config, const LayeredKey
   if (config.dist.shard_replica != ShardReplica::none)
     return Conflict{
         "dist.shard_replica",
-        "\"none\"" + with + ", which goes back to the last checkpoint if a rank is lost",
+        "\"none\"" + with + ", with which all go back to the last checkpoint if a rank is lost",
         in_quotes(shard_replica_words.of(config.dist.shard_replica)),
         "shard_replica = \"none\"" + or_without};
   return std::nullopt;

@@ -94,7 +94,8 @@ Error refusal_of(const Conflict& conflict, std::int64_t world) {
 bool can_lose_ranks(const Config& config) {
   const DistConfig& dist = config.dist;
   return dist.stages == 1 && !dist.takes_outer_steps() &&
-         dist.compress == distributed::Compression::none && !layered_key(config);
+         dist.compress == distributed::Compression::none &&
+         config.model.batchnorm != models::BatchNormPolicy::exact;
 }
 
 }  // namespace accrue::train

@@ -34,9 +34,10 @@ class Ranks {
   std::int64_t world() const { return group_ ? group_->world() : 1; }
   /// The slice of the optimizer's state that this rank keeps.
   RankSlice slice(const Config& config) const;
-  /// Whether each rank keeps a part of the parameters and sums as well.
+  /// Whether each rank keeps a part of the parameters and sums as well. One that is left alone has
+  /// all of them.
   bool divide_model(const Config& config) const {
-    return are_many() && config.dist.shard == Shard::all;
+    return world() > 1 && config.dist.shard == Shard::all;
   }
   std::int64_t wire_bytes() const { return group_ ? group_->wire_bytes() : 0; }
 

@@ -58,6 +58,8 @@ Error nowhere_to_go(const std::string& why_not) {
 }
 
 std::string why_back(const Config& config) {
+  if (config.dist.shard == Shard::all)
+    return "each rank has a part of the model alone (dist.shard = \"all\")";
   const std::string lost = "a part of the optimizer's state is lost";
   if (config.dist.shard_replica == ShardReplica::next) return lost + " with its replica";
   return lost + " (dist.shard_replica = \"none\")";
@@ -73,7 +75,12 @@ RecoveredState share_whole_state(const ChangingRun& run, std::optional<TrainStat
 
 RecoveredState share_divided_state(const ChangingRun& run, std::optional<TrainState>& mine) {
   RunOptimizer next(run.ranks, run.work);
-  StateSources sources = run.optimizer ? sources_of(*run.optimizer) : StateSources{};
+  StateSources sources;
+  // Without its group a rank's part of the model belongs to no step.
+  if (run.work.config.dist.shard == Shard::all)
+    mine.reset();
+  else if (run.optimizer)
+    sources = sources_of(*run.optimizer);
   auto division = agree_on_division(run.ranks, step_of(mine), sources, next.whole());
   std::string remark;
   if (division && division->needs_replicas)

@@ -17,7 +17,8 @@ struct RecoveredState {
 /// Brings all ranks to the state of the one that is furthest (share_state). A divided optimizer's
 /// state is divided again: a lost rank's slice comes from its replica if that has the same step;
 /// otherwise all ranks go back to the last checkpoint, which the first of them reads. The ranks
-/// keep their own slices until all have the new ones.
+/// keep their own slices until all have the new ones. With a divided model no rank has parameters
+/// of a step, so that all go back.
 ///
 /// `mine` is this rank's state, none if it has none or its parameters belong to no step; it is set
 /// to the state of the present parameters. Collective. Throws a runtime Error if a slice of the

@@ -252,7 +252,11 @@ TrainingLoop::Ended TrainingLoop::train() {
     if (!stopped && !last) stopped = !wait_for_limits();
     if (!stopped) checkpointer_.write_if_due(last);
     if (!stopped && !last && parallelism_->others_ask_to_join()) {
-      checkpointer_.finish();
+      // Ranks that divide the model go on from a checkpoint.
+      if (run_.work.config.dist.shard == Shard::all)
+        checkpointer_.write_last();
+      else
+        checkpointer_.finish();
       return Ended::before_others_join;
     }
   }

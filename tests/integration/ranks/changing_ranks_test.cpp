@@ -80,6 +80,24 @@ TEST_F(ChangingRanks, GoOnToTheBitWhereAnExchangeIsTorn) {
   }
 }
 
+/// No micro-batch of a window in layered order is done before the others, so it begins again.
+TEST_F(ChangingRanks, GoOnToTheBitInLayeredOrder) {
+  Config alone = fixed("alone");
+  alone.batch.tokens = 12 * *alone.model.context;
+  train_here(alone);
+  int victim = 0;
+  for (const char* point : {"segment:forward", "segment:backward", "reduce:bucket"}) {
+    SCOPED_TRACE(std::string(point) + " of rank " + std::to_string(victim));
+    Config c = as(alone, std::string(point).substr(8));
+    c.memory.accumulation = AccumulationOrder::layered;
+    if (victim == 1) c.memory.offload = std::filesystem::current_path().string();
+    run_without({{victim, {killed_at(point)}}}, c, alone);
+    EXPECT_THAT(reasons_of(c), HasSubstr("rank " + std::to_string(victim) +
+                                         " of 3 is gone; 2 ranks go on after step 5"));
+    ++victim;
+  }
+}
+
 /// The first rank is lost while its checkpoint is being written.
 TEST_F(ChangingRanks, GoOnToTheBitWhereTheFirstIsLostWithACheckpoint) {
   const Config alone = fixed("alone");

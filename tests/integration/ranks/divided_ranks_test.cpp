@@ -125,6 +125,53 @@ TEST_F(DividedRanks, TakeInOneThatComesBack) {
   expect_bits_of_one_process(c);
 }
 
+/// Each rank has a part of the model alone: those that are left go back to a checkpoint, in which
+/// a rank that joins finds the model, too.
+class DividedModelRanks : public DividedRanks {
+ protected:
+  /// The matrices are large enough to be divided (64 KiB).
+  Config fixed_with_matrices(const std::string& out) const {
+    Config c = fixed(out);
+    c.model.width = 128;
+    return c;
+  }
+  Config divided_model(const Config& alone, const std::string& out) const {
+    Config c = divided(alone, out, ShardReplica::none);
+    c.dist.shard = Shard::all;
+    return c;
+  }
+};
+
+TEST_F(DividedModelRanks, GoBackToTheLastCheckpointWhereverOneIsLost) {
+  const Config alone = fixed_with_matrices("alone");
+  train_here(alone);
+  int victim = 0;
+  for (const char* point : {"shard:gather", "reduce:segment", "optimizer-step"}) {
+    SCOPED_TRACE(std::string(point) + " of rank " + std::to_string(victim));
+    const Config c = divided_model(alone, std::string(point).substr(0, 6));
+    EXPECT_THAT(reasons_without({{victim, {killed_at(point)}}}, c, alone),
+                ContainsRegex("each rank has a part of the model alone .*, so the run goes back to "
+                              "the checkpoint of step 4; 2 ranks go on after step 4"));
+    EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
+    ++victim;
+  }
+}
+
+TEST_F(DividedModelRanks, TakeInOneThatComesBack) {
+  Config c = divided_model(endless_fixed("alone"), "run");
+  c.model.width = 128;
+  const Pause alone(folder_, "alone");
+  std::vector<Program> ranks =
+      start_all(c, 2, {{0, {killed_at("segment:forward", 2)}}, {1, {tells_at_step("alone", 8)}}});
+  expect_killed(ranks[0]);
+  alone.wait();
+  Program again = start_rank(0, 2, with_faults({{0, {stops_at_step(3)}}}, 0, command(c)));
+  expect_ends(again, kInterrupted);
+  expect_ends(ranks[1], kInterrupted);
+  EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
+  expect_bits_of_one_process(c);
+}
+
 /// The restored state matters: without the lost momentum the parameters are different.
 TEST_F(DividedRanks, WouldShowThatTheStateIsAnother) {
   Config alone = fixed("alone", 10), other = fixed("other", 10);
