@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <utility>
 
 #include "verify/comparison.h"
 
@@ -29,8 +30,30 @@ at::Tensor sum_of(const accum::GradientBuffer::Entry& entry) {
                       : entry.slot->main.clone();
 }
 
-RunningErrors::RunningErrors(const accum::GradientBuffer& buffer)
-    : buffer_(buffer), norms_(buffer.entries().size()), squares_(buffer.entries().size()) {}
+at::Tensor part_of_sum(const accum::GradientBuffer::Entry& entry, const ElementRange& part) {
+  const auto part_of = [&part](const at::Tensor& whole) {
+    return whole.detach().view({-1}).narrow(0, part.begin, part.elements);
+  };
+  if (entry.slot->fresh) return at::zeros_like(part_of(entry.parameter));
+  if (!entry.staged) return part_of(entry.slot->main);
+  return accum::source_of(entry).part(part).scaled_copy(1, part_of(entry.parameter));
+}
+
+RunningErrors::RunningErrors(const accum::GradientBuffer& buffer, std::vector<bool> divided,
+                             RankSlice slice)
+    : buffer_(buffer),
+      divided_(std::move(divided)),
+      slice_(slice),
+      norms_(buffer.entries().size()),
+      squares_(buffer.entries().size()) {}
+
+/// The sum, or this rank's part of it.
+at::Tensor RunningErrors::present_sum(std::size_t i) const {
+  const accum::GradientBuffer::Entry& entry = buffer_.entries()[i];
+  if (!divided_.empty() && divided_[i])
+    return part_of_sum(entry, element_range_of(entry.parameter.numel(), i, slice_));
+  return entry.staged ? sum_of(entry) : entry.slot->main;
+}
 
 void RunningErrors::added(std::int64_t micro_batches) {
   const auto times = static_cast<double>(micro_batches);
@@ -39,7 +62,7 @@ void RunningErrors::added(std::int64_t micro_batches) {
   for (std::size_t i = 0; i < norms_.size(); ++i) {
     const accum::GradientBuffer::Entry& entry = buffer_.entries()[i];
     if (entry.slot->fresh) continue;
-    const double norm = l2_norm(entry.staged ? sum_of(entry) : entry.slot->main);
+    const double norm = l2_norm(present_sum(i));
     if (!std::isfinite(norm) && not_finite_.empty()) not_finite_ = entry.name;
     norms_[i] += times * norm;
     squares_[i] += times * norm * norm;

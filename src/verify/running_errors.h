@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "accrue/accum/gradient_buffer.h"
+#include "accrue/core/rank_slice.h"
 
 namespace accrue::proof {
 
@@ -14,10 +15,15 @@ double roundoff_of(accum::Accumulation accumulation);
 /// A copy of the sum in a slot, zero without contributions.
 at::Tensor sum_of(const accum::GradientBuffer::Entry& entry);
 
+/// Those elements of it, one-dimensional; it may share memory with the slot.
+at::Tensor part_of_sum(const accum::GradientBuffer::Entry& entry, const ElementRange& part);
+
 /// Bounds the errors of a window's sums during accumulation, from the sums themselves.
 class RunningErrors {
  public:
-  explicit RunningErrors(const accum::GradientBuffer& buffer);
+  explicit RunningErrors(const accum::GradientBuffer& buffer) : RunningErrors(buffer, {}, {}) {}
+  /// Of sums of which a rank has its part alone, where `divided` is set, by entry.
+  RunningErrors(const accum::GradientBuffer& buffer, std::vector<bool> divided, RankSlice slice);
   /// Call after every micro-batch, while the window is open. If contributions interleave, call once
   /// for `micro_batches` of them: the last sum stands for each before it.
   void added(std::int64_t micro_batches = 1);
@@ -30,7 +36,11 @@ class RunningErrors {
   std::vector<double> bounds() const;
 
  private:
+  at::Tensor present_sum(std::size_t entry) const;
+
   const accum::GradientBuffer& buffer_;
+  std::vector<bool> divided_;  ///< by entry; empty: none
+  RankSlice slice_;
   std::vector<double> norms_, squares_;  ///< of the sums so far, added over micro-batches
   double count_ = 0;
   std::vector<int> units_;

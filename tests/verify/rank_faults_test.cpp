@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/caching_allocator.h"
 #include "changed_model.h"
 #include "configs_to_verify.h"
 #include "verify/config/config_subject.h"
@@ -87,11 +88,19 @@ class RankFaults : public testing::ConfigsToVerify {
     const bool is_divided = config.dist.shard != train::Shard::none;
     EXPECT_EQ(broken.steps->stepper, is_divided ? "rank 0 of 2" : "rank 1 of 2") << why(broken);
   }
+  /// A model with parameters that are large enough to be divided.
+  train::Config of_divided_text() const {
+    train::Config config = of_text();
+    config.model.width = 64;
+    config.dist.shard = train::Shard::all;
+    return config;
+  }
   /// Compares a run of 2 ranks, the second of which has a fault.
   static SplitResult compared(const train::Config& config, const ChangedModel::Fault& fault) {
     train::Workload work = train::open_workload(config);
     work.ranks = train::ranks_that_share(config, 2);
     ConfigSubject subject(work);
+    const std::unique_ptr<memory::ShardScope> scope = scope_of_ranks(config);
     std::vector<std::unique_ptr<models::Model>> models;
     models.push_back(copy_of(*work.model, work.config));
     models.push_back(std::make_unique<ChangedModel>(copy_of(*work.model, work.config), fault));
@@ -184,6 +193,33 @@ TEST_F(RankFaults, StepsThatARankTakesOtherwiseAreFound) {
       optimizer.step(std::move(gradient), of_run.lr * 1.1);
     });
   }
+}
+
+TEST_F(RankFaults, RanksThatDivideTheModelAreCompared) {
+  memory::install_caching_allocator();
+  train::Config config = of_divided_text();
+  for (const auto accumulate :
+       {accum::Accumulation::fp32, accum::Accumulation::fp64, accum::Accumulation::fixed}) {
+    config.precision.accumulate = accumulate;
+    SCOPED_TRACE(to_string(accumulate));
+    const SplitResult sound = compared(config, {});
+    EXPECT_TRUE(sound.equal) << sound.relative_error << " of " << sound.bound;
+    EXPECT_GT(memory::shard_usage().most_in_memory, 0) << "nothing was divided";
+    const SplitResult broken = compared(config, loses_micro_batch_with(*config.batch.samples - 1));
+    EXPECT_FALSE(broken.equal) << broken.relative_error << " of " << broken.bound;
+  }
+}
+
+TEST_F(RankFaults, StepsOfADividedModelThatARankTakesOtherwiseAreFound) {
+  memory::install_caching_allocator();
+  train::Config config = of_divided_text();
+  config.optim.clip = 0.5;
+  expect_steps_equal(config);
+  expect_steps_found(config, [](optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
+                                const train::OptimConfig& of_run) {
+    gradient.clip(of_run.clip * 0.7);
+    optimizer.step(std::move(gradient), of_run.lr);
+  });
 }
 
 TEST_F(RankFaults, ARankThatMissesAStepIsFound) {

@@ -216,6 +216,7 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
 
 Gradients ConfigSubject::by_ranks(std::int64_t ranks, const train::MicroDecision& micro) {
   const KeepState keep(trained_, model_.buffers());  // ranks' threads share the generator
+  const std::unique_ptr<memory::ShardScope> scope = scope_of_ranks(work_.config);
   return window_of_ranks(work_, copies_of_model(ranks), micro);
 }
 
@@ -227,6 +228,7 @@ std::vector<std::vector<at::Tensor>> ConfigSubject::after_steps_of_ranks(
                              .data = work_.data,
                              .schedule = work_.schedule,
                              .ranks = work_.ranks};
+  const std::unique_ptr<memory::ShardScope> scope = scope_of_ranks(work.config);
   return parameters_after_steps_of_ranks(work, copies_of_model(ranks), micro, windows, parts_);
 }
 

@@ -31,21 +31,35 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 
-/// A port of the loopback interface that was free a moment ago.
-std::uint16_t free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool bound = descriptor >= 0 &&
-                     ::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (descriptor >= 0) ::close(descriptor);
-  if (bound) return ::ntohs(address.sin_port);
-  throw runtime_error("verify with ranks", "a free port of 127.0.0.1", "none",
-                      "a machine with a loopback interface");
-}
+/// A port of the loopback interface that the system gives to nobody else while this exists. A store
+/// can listen there: both allow that the address is in use, and this does not listen.
+class ReservedPort {
+ public:
+  ReservedPort() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    constexpr int on = 1;
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address_);
+    auto* const address = reinterpret_cast<sockaddr*>(&address_);
+    const bool is_bound =
+        descriptor_ >= 0 &&
+        ::setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+        ::bind(descriptor_, address, size) == 0 && ::getsockname(descriptor_, address, &size) == 0;
+    if (is_bound) return;
+    if (descriptor_ >= 0) ::close(descriptor_);
+    throw runtime_error("verify with ranks", "a free port of 127.0.0.1", "none",
+                        "a machine with a loopback interface");
+  }
+  ~ReservedPort() { ::close(descriptor_); }
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
+
+  std::uint16_t number() const { return ::ntohs(address_.sin_port); }
+
+ private:
+  int descriptor_;
+  sockaddr_in address_{};
+};
 
 /// The process already has its budget; a rank does not set another.
 train::Config config_of_rank(train::Config config) {
@@ -88,6 +102,7 @@ class Rank {
     loader_ = std::make_unique<data::Loader>(work_.data.train,
                                              train::make_sampler(work_.config, *work_.data.train));
     buffer_ = train::make_gradient_buffer(work_.config, *work_.model);
+    shards_ = ranks_.make_shards(work_.config, *work_.model, buffer_);
     parallelism_ =
         train::make_parallelism({.config = work_.config,
                                  .ranks = ranks_,
@@ -95,6 +110,7 @@ class Rank {
                                  .optimizer = steps ? optimizer_->whole() : *without_state_,
                                  .sharded = steps ? optimizer_->sharded() : nullptr,
                                  .buffer = buffer_,
+                                 .shards = shards_.get(),
                                  .loader = *loader_,
                                  .state = state_,
                                  .micro_batch = micro.samples,
@@ -104,7 +120,7 @@ class Rank {
     window_ = std::make_unique<TrainedWindow>(
         TrainedWindowContext{work_.config, *work_.model, *loader_, buffer_, work_.config.run.seed,
                              *parallelism_},
-        train::RunnerOptions{.recompute = micro.recompute});
+        train::RunnerOptions{.recompute = micro.recompute, .shards = shards_.get()});
   }
 
   void run_window() {
@@ -128,8 +144,22 @@ class Rank {
     ranks_.finish();
   }
 
+  /// Copies of all parameters, as a window reads them. Collective if they are divided.
   std::vector<at::Tensor> parameters() const {
-    return copies_of(optim::trained_of(work_.model->parameters()));
+    const NamedParameters trained = optim::trained_of(work_.model->parameters());
+    if (shards_ == nullptr) return copies_of(trained);
+    std::vector<at::Tensor> copies(trained.size());
+    const auto copy = [&](std::size_t entry) {
+      copies[entry] = trained[entry].tensor.detach().clone();
+    };
+    for (std::size_t segment = 0; segment < work_.model->segments().size(); ++segment) {
+      shards_->enter(segment, /*backward=*/false, std::nullopt);
+      std::ranges::for_each(shards_->entries_of(segment), copy);
+    }
+    shards_->keep_own();
+    for (std::size_t entry = 0; entry < trained.size(); ++entry)
+      if (!copies[entry].defined()) copy(entry);
+    return copies;
   }
 
   /// Adds this rank's part of the sums to `result`, and the totals of all ranks.
@@ -145,7 +175,7 @@ class Rank {
       const ElementRange part = element_range_of(whole.numel(), i, {ranks_.rank(), ranks_.world()});
       whole.view({-1})
           .narrow(0, part.begin, part.elements)
-          .copy_(sum_of(entries[i]).reshape({-1}).narrow(0, part.begin, part.elements) * factor);
+          .copy_(part_of_sum(entries[i], part) * factor);
       result.accumulation_errors[i] += errors[i];
     }
   }
@@ -168,6 +198,7 @@ class Rank {
   std::unique_ptr<optim::Optimizer> without_state_;  ///< null if it steps
   std::unique_ptr<data::Loader> loader_;
   std::shared_ptr<accum::GradientBuffer> buffer_;
+  std::unique_ptr<distributed::ParameterShards> shards_;  ///< null: each rank has all parameters
   std::unique_ptr<train::Parallelism> parallelism_;
   std::unique_ptr<TrainedWindow> window_;
   train::WindowRun run_;
@@ -214,10 +245,11 @@ void run_rank(Meeting& meeting, int index, std::int64_t threads, train::Workload
 void run_on_ranks(const train::Workload& work, std::vector<std::unique_ptr<models::Model>> models,
                   const RankTask& task) {
   const std::int64_t ranks = std::ssize(models);
+  const ReservedPort port;
   Meeting meeting{.launch = {.world = static_cast<int>(ranks),
                              .local_world = static_cast<int>(ranks),
                              .master_addr = kLoopback,
-                             .master_port = free_port()},
+                             .master_port = port.number()},
                   .options = options_of(work.config)};
   {
     const SharedThreads shared(ranks);
@@ -270,6 +302,11 @@ std::optional<std::string> why_ranks_are_skipped(const train::Config& config, st
     return "sums that are compressed (dist.compress = " +
            in_quotes(to_string(config.dist.compress)) + ") are not exact, by design";
   return std::nullopt;
+}
+
+std::unique_ptr<memory::ShardScope> scope_of_ranks(const train::Config& config) {
+  if (config.dist.shard != train::Shard::all) return nullptr;
+  return std::make_unique<memory::ShardScope>();
 }
 
 Gradients window_of_ranks(const train::Workload& work,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "accrue/memory/shard_scope.h"
 #include "accrue/models/model.h"
 #include "train/plan/setup.h"
 #include "train/workload/workload.h"
@@ -17,6 +18,11 @@ namespace accrue::proof {
 /// The reason why the window of `ranks` is not compared: it is not exact by design, or this build
 /// has no process groups. Nothing if it is compared.
 std::optional<std::string> why_ranks_are_skipped(const train::Config& config, std::int64_t ranks);
+
+/// To be kept from before the ranks' models are made until the ranks are done: where each has its
+/// part of the model. Null unless the config divides the model (dist.shard = "all"). Throws as
+/// memory::ShardScope.
+std::unique_ptr<memory::ShardScope> scope_of_ranks(const train::Config& config);
 
 /// The run's first window by ranks that share it, or are the stages of a pipeline, as in training:
 /// each is a thread of this process with its own model from `models`, which start equal, and an

@@ -42,6 +42,10 @@ TrainedWindow::TrainedWindow(const TrainedWindowContext& context, train::RunnerO
       window_(buffer_),
       parallelism_(context.parallelism) {
   options.reduce = parallelism_.reduction();
+  if (options.shards != nullptr) {
+    divided_ = options.shards->divided();
+    slice_ = options.reduce->shard()->slice();
+  }
   window_.set_reduction(options.reduce);
   runner_ = train::make_runner(
       with_any_quarantined(context.config),
@@ -55,7 +59,7 @@ void TrainedWindow::micro_batch_done(std::int64_t done, std::int64_t of) {
   if (interleaves_ && done < of) return;
   require_finite();
   if (buffer_->folds()) return;
-  if (!errors_ || done == 1 || interleaves_) errors_.emplace(*buffer_);
+  if (!errors_ || done == 1 || interleaves_) errors_.emplace(*buffer_, divided_, slice_);
   errors_->added(interleaves_ ? of : 1);
   if (!errors_->not_finite().empty()) throw not_finite("a gradient", "of " + errors_->not_finite());
 }

@@ -45,7 +45,8 @@ struct TrainedWindowContext {
 /// train::run_window. It also bounds the error of accumulation.
 class TrainedWindow {
  public:
-  /// `options` are those not in the config; the parallelism's reduction is added.
+  /// `options` are those not in the config; the parallelism's reduction is added. With shards
+  /// (RunnerOptions) the buffer has this rank's part of the sums after a window.
   explicit TrainedWindow(const TrainedWindowContext& context, train::RunnerOptions options = {});
   ~TrainedWindow();
   TrainedWindow(const TrainedWindow&) = delete;
@@ -66,7 +67,9 @@ class TrainedWindow {
   void require_finite() const;
 
   std::shared_ptr<accum::GradientBuffer> buffer_;
-  bool interleaves_;  ///< contributions of micro-batches
+  bool interleaves_;           ///< contributions of micro-batches
+  std::vector<bool> divided_;  ///< by entry of the buffer; empty: no sum is
+  RankSlice slice_;
   std::optional<RunningErrors> errors_;
   train::RunLog::Observers observers_;
   train::TrainState state_;
