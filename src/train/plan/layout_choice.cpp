@@ -111,9 +111,9 @@ std::string bytes_in_words(const LayoutForecast& forecast) {
 
 std::vector<RankLayout> rank_layouts() {
   std::vector<RankLayout> layouts;
-  for (const ShardedState& state : sharded_states) layouts.push_back({.state = state});
-  for (const ShardedState& state : sharded_states)
-    layouts.push_back({.state = state, .in_stages = true});
+  for (const bool in_stages : {false, true})
+    for (const ShardedState& state : sharded_states)
+      if (!state.parameters) layouts.push_back({.state = state, .in_stages = in_stages});
   for (const ShardedState& state : sharded_states)
     layouts.push_back({.state = state, .order = AccumulationOrder::layered});
   layouts.push_back({.order = AccumulationOrder::layered, .offloads = true});

@@ -18,8 +18,9 @@ struct LayoutEntry {
   std::optional<LayoutForecast> forecast;  ///< with the least memory if no point fits
 };
 
-/// The layouts to compare: replicas, stages and replicas in layered order, each with every row of
-/// sharded_states, and replicas whose state is offloaded. Simpler ones come first.
+/// The layouts to compare: replicas, stages and replicas in layered order, each with the rows of
+/// sharded_states that it can have (parameters are divided in layered order alone), and replicas
+/// whose state is offloaded. Simpler ones come first.
 std::vector<RankLayout> rank_layouts();
 
 /// The fastest point of a layout without obstacle that fits; of those as fast, within

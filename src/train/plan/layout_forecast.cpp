@@ -122,27 +122,20 @@ struct Exchanges {
   Transfer sums;      ///< once the sums are final
   Transfer returned;  ///< parameters, after the step
   Transfer forward;   ///< of divided parameters, during the forward passes
-  Transfer backward;  ///< the same during the backward passes, with divided sums
+  Transfer backward;  ///< the same during the backward passes
 
   Transfer all() const { return sums + returned + forward + backward; }
 };
 
-Exchanges exchanges_of(const RankLayout& layout, const WindowWork& work, const LayoutFacts& facts,
+Exchanges exchanges_of(const RankLayout& layout, const LayoutFacts& facts,
                        const RankMachines& machines) {
   const auto sums = static_cast<double>(facts.held.gradients);
   const double parameters = static_cast<double>(facts.trained) * facts.storage.values.master;
-  const double passes = is_in_layers(layout) ? 1 : static_cast<double>(work.micro_batches);
   const ShardedState& divided = layout.state;
-  Exchanges exchanges;
-  if (divided.sums)
-    exchanges.backward = passes * reduce_scatter(sums, machines);
-  else if (divided.moments)
-    exchanges.sums = reduce_scatter(sums, machines);
-  else
-    exchanges.sums = all_reduce(sums, machines);
+  Exchanges exchanges{.sums = divided.moments ? to_each_other(sums, machines)
+                                              : all_reduce(sums, machines)};
   if (divided.parameters) {
-    exchanges.forward = passes * all_gather(parameters, machines);
-    exchanges.backward += exchanges.forward;
+    exchanges.forward = exchanges.backward = to_each_other(parameters, machines);
   } else if (divided.moments) {
     exchanges.returned = all_gather(parameters, machines);
   }
@@ -227,7 +220,7 @@ std::string obstacle_of(const RankLayout& layout, const LayoutFacts& facts,
 LayoutForecast forecast_layout(const RankLayout& layout, const memory::PlanPoint& point,
                                const LayoutFacts& facts, const RankMachines& machines) {
   const WindowWork work = work_of(layout, point, facts, machines);
-  const Exchanges exchanges = exchanges_of(layout, work, facts, machines);
+  const Exchanges exchanges = exchanges_of(layout, facts, machines);
   LayoutForecast forecast{.layout = layout,
                           .point = {work.micro_batch, point.recompute},
                           .micro_batches = work.micro_batches,
@@ -248,6 +241,9 @@ LayoutForecast forecast_layout(const RankLayout& layout, const memory::PlanPoint
     forecast.disk = disk_of_a_rank(work, facts, machines);
     forecast.exposed_seconds += forecast.disk->seconds() - forecast.compute_seconds;
   }
+  // Each rank makes the whole model before it drops what others keep.
+  if (layout.state.parameters && facts.held.parameters > forecast.bytes.total())
+    forecast.bytes = {.parameters = facts.held.parameters};
   forecast.fits = static_cast<double>(forecast.bytes.total()) <=
                   static_cast<double>(machines.tensor_bytes) * (1 - memory::kPlanMargin);
   return forecast;

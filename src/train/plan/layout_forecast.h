@@ -17,9 +17,8 @@ namespace accrue::train {
 
 /// The state that ranks divide among themselves under a value of dist.shard, which decides what
 /// they exchange. Undivided sums are added on all ranks. If the moments are divided, each sum is
-/// needed on its owner only, and the parameters return to all ranks after the step. Divided sums
-/// leave a rank with each segment's backward, and divided parameters come with each segment's
-/// passes: once a window in layered order, and with each micro-batch in standard order.
+/// needed on its owner only, and the parameters return to all ranks after the step, unless they
+/// are divided, too: then they come with each segment's forward and backward passes.
 struct ShardedState {
   Shard shard = Shard::none;
   bool parameters = false;
@@ -28,7 +27,9 @@ struct ShardedState {
 };
 /// A row for each value of dist.shard that a run can have.
 inline constexpr auto sharded_states = std::to_array<ShardedState>(
-    {{.shard = Shard::none}, {.shard = Shard::optimizer, .moments = true}});
+    {{.shard = Shard::none},
+     {.shard = Shard::optimizer, .moments = true},
+     {.shard = Shard::all, .parameters = true, .sums = true, .moments = true}});
 
 /// How ranks share a run.
 struct RankLayout {

@@ -33,7 +33,7 @@ Transfer all_reduce(double bytes, const RankMachines& machines) {
   return to_neighbour(2 * share_of_others(machines) * bytes, machines);
 }
 
-Transfer reduce_scatter(double bytes, const RankMachines& machines) {
+Transfer to_each_other(double bytes, const RankMachines& machines) {
   const auto ranks = static_cast<double>(machines.ranks);
   const auto of_a_node = static_cast<double>(machines.ranks_of_a_node());
   const double part = bytes / ranks;

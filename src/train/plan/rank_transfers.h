@@ -44,9 +44,9 @@ struct Transfer {
 /// The sum of `bytes` over all ranks, on all of them: a ring, in which each rank sends 2 (n - 1) /
 /// n of the bytes to the next one, and one rank of each node to another node.
 Transfer all_reduce(double bytes, const RankMachines& machines);
-/// The sums of `bytes`, each part on the rank that it belongs to. Each rank sends every other one
-/// its part, so all ranks of a node send to those of other nodes.
-Transfer reduce_scatter(double bytes, const RankMachines& machines);
+/// `bytes`, a part of which each rank sends to each other one: sums to their owners, or parts of
+/// parameters that are divided. So all ranks of a node send to those of other nodes.
+Transfer to_each_other(double bytes, const RankMachines& machines);
 /// `bytes`, of which each rank has a part, on all of them: a ring.
 Transfer all_gather(double bytes, const RankMachines& machines);
 /// `bytes` from a rank to the next one.

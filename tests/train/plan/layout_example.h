@@ -34,6 +34,7 @@ inline LayoutFacts facts_of_a_billion() {
           .flops_per_sample = 6e12};
 }
 
-inline constexpr ShardedState whole_state = sharded_states[0], divided_moments = sharded_states[1];
+inline constexpr ShardedState whole_state = sharded_states[0], divided_moments = sharded_states[1],
+                              divided_model = sharded_states[2];
 
 }  // namespace accrue::train::testing

@@ -13,10 +13,10 @@ RankMachines eight_ranks(std::int64_t nodes) {
 TEST(RankTransfers, SendTheirShareOfTheBytes) {
   const RankMachines machines = eight_ranks(8);
   EXPECT_DOUBLE_EQ(all_reduce(8e9, machines).bytes, 14e9) << "2 (n - 1) / n";
-  EXPECT_DOUBLE_EQ(reduce_scatter(8e9, machines).bytes, 7e9);
+  EXPECT_DOUBLE_EQ(to_each_other(8e9, machines).bytes, 7e9);
   EXPECT_DOUBLE_EQ(all_gather(8e9, machines).bytes, 7e9);
   EXPECT_DOUBLE_EQ(all_reduce(8e9, machines).seconds, 14);
-  EXPECT_DOUBLE_EQ(reduce_scatter(8e9, machines).seconds, 7);
+  EXPECT_DOUBLE_EQ(to_each_other(8e9, machines).seconds, 7);
   EXPECT_DOUBLE_EQ(all_gather(8e9, machines).seconds, 7);
   EXPECT_DOUBLE_EQ(to_neighbour(8e9, machines).seconds, 8);
 }
@@ -32,15 +32,15 @@ TEST(RankTransfers, CrossALinkOnceInARing) {
 
 /// Each of four ranks sends four others outside its node 1e9 bytes.
 TEST(RankTransfers, ShareTheLinkOfANodeIfEachSendsToAll) {
-  EXPECT_DOUBLE_EQ(reduce_scatter(8e9, eight_ranks(2)).seconds, 16);
-  EXPECT_DOUBLE_EQ(reduce_scatter(8e9, eight_ranks(4)).seconds, 12) << "two ranks, six others";
-  EXPECT_DOUBLE_EQ(reduce_scatter(8e9, eight_ranks(2)).bytes, 7e9) << "of a rank";
+  EXPECT_DOUBLE_EQ(to_each_other(8e9, eight_ranks(2)).seconds, 16);
+  EXPECT_DOUBLE_EQ(to_each_other(8e9, eight_ranks(4)).seconds, 12) << "two ranks, six others";
+  EXPECT_DOUBLE_EQ(to_each_other(8e9, eight_ranks(2)).bytes, 7e9) << "of a rank";
 }
 
 TEST(RankTransfers, StayWithinASingleNode) {
   const RankMachines machines = eight_ranks(1);
   EXPECT_DOUBLE_EQ(all_reduce(8e9, machines).seconds, 1.4);
-  EXPECT_DOUBLE_EQ(reduce_scatter(8e9, machines).seconds, 0.7);
+  EXPECT_DOUBLE_EQ(to_each_other(8e9, machines).seconds, 0.7);
 }
 
 TEST(RankTransfers, HalveWithTwiceTheLink) {
@@ -49,7 +49,7 @@ TEST(RankTransfers, HalveWithTwiceTheLink) {
     RankMachines twice = machines;
     twice.link *= 2;
     EXPECT_DOUBLE_EQ(all_reduce(8e9, twice).seconds, all_reduce(8e9, machines).seconds / 2);
-    EXPECT_DOUBLE_EQ(reduce_scatter(8e9, twice).seconds, reduce_scatter(8e9, machines).seconds / 2);
+    EXPECT_DOUBLE_EQ(to_each_other(8e9, twice).seconds, to_each_other(8e9, machines).seconds / 2);
     EXPECT_EQ(all_reduce(8e9, twice).bytes, all_reduce(8e9, machines).bytes);
   }
   RankMachines twice = eight_ranks(1);
