@@ -209,7 +209,12 @@ void act(const Rule& rule) {
 
 class Faults {
  public:
-  Faults() {
+  Faults() { arm(); }
+  Faults(const Faults&) = delete;
+  Faults& operator=(const Faults&) = delete;
+
+  /// Reads the rules. Does nothing without any, so that it may be called again.
+  void arm() {
     std::istringstream rules(variable("ACCRUE_FAULT"));
     for (std::string text; std::getline(rules, text, ';');) {
       if (text.find_first_not_of(' ') == std::string::npos) continue;
@@ -226,8 +231,6 @@ class Faults {
               this);
     arrive("load");
   }
-  Faults(const Faults&) = delete;
-  Faults& operator=(const Faults&) = delete;
 
   /// The exit status of a program that ends with `status`.
   int at_end(int status) const {
@@ -299,6 +302,10 @@ Function* real(Function*, const char* name) {
 }
 
 }  // namespace
+
+/// For a process that got its variables after its libraries were loaded
+/// (tests/support/started_once.cpp).
+extern "C" void accrue_arm_faults() { faults->arm(); }
 
 extern "C" int madvise(void* address, std::size_t bytes, int advice) noexcept {
   static const auto call = real(&::madvise, "madvise");

@@ -14,12 +14,17 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#ifdef ACCRUE_STARTS_PROGRAMS_ONCE
+#include "support/started_once.h"
+#endif
 
 namespace accrue::testing {
 
@@ -33,6 +38,10 @@ inline void wait_until(const std::function<bool()>& is_so) {
   }
 }
 
+/// Whether a program may be forked from one that has its libraries loaded (support/started_once.h),
+/// where that is possible. `anew`: if its memory is measured or limited.
+enum class Load { once, anew };
+
 /// A program that was started with its streams going to separate files. If nobody waited for it, it
 /// is killed at the end.
 class Program {
@@ -41,21 +50,23 @@ class Program {
     int status = -1;  ///< the exit status, or 128 + the signal that killed it
     std::string output;
     std::string errors;
+    /// Of a program that was loaded for this start (Load::anew); the largest number otherwise.
     long peak_resident_kibibytes = 0;
   };
 
   /// `folder` takes the streams and is the working directory; it must exist.
-  Program(const std::filesystem::path& folder, std::vector<std::string> command)
+  Program(const std::filesystem::path& folder, std::vector<std::string> command,
+          [[maybe_unused]] Load load = Load::once)
       : output_(folder / "stdout.txt"), errors_(folder / "stderr.txt") {
-    std::vector<char*> words;
-    for (std::string& word : command) words.push_back(word.data());
-    words.push_back(nullptr);
-    process_ = ::fork();
-    if (process_ != 0) return;
-    redirect(output_, STDOUT_FILENO);
-    redirect(errors_, STDERR_FILENO);
-    if (::chdir(folder.c_str()) == 0) ::execv(words.front(), words.data());
-    ::_exit(127);
+    const int output = opened(output_), errors = opened(errors_);
+#ifdef ACCRUE_STARTS_PROGRAMS_ONCE
+    if (load == Load::once)
+      process_ = ProgramsStartedOnce::of_this_process().start(folder, output, errors, command);
+#endif
+    is_fork_ = process_ > 0;
+    if (!is_fork_) process_ = started(folder, output, errors, command);
+    ::close(output);
+    ::close(errors);
   }
 
   ~Program() {
@@ -67,6 +78,7 @@ class Program {
       : output_(std::move(other.output_)),
         errors_(std::move(other.errors_)),
         process_(std::exchange(other.process_, -1)),
+        is_fork_(other.is_fork_),
         kept_(std::move(other.kept_)) {}
   Program& operator=(Program&&) = delete;
 
@@ -84,7 +96,7 @@ class Program {
     ::wait4(std::exchange(process_, -1), &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(output_),
             content(errors_) + (hangs ? "\n[killed by the test: it did not end]" : ""),
-            usage.ru_maxrss};
+            is_fork_ ? std::numeric_limits<long>::max() : usage.ru_maxrss};
   }
 
  private:
@@ -98,10 +110,20 @@ class Program {
     return ready == 1;
   }
 
-  static void redirect(const std::filesystem::path& file, int stream) {
-    const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    ::dup2(descriptor, stream);
-    ::close(descriptor);
+  static int opened(const std::filesystem::path& file) {
+    return ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  }
+  static pid_t started(const std::filesystem::path& folder, int output, int errors,
+                       std::vector<std::string>& command) {
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    const pid_t process = ::fork();
+    if (process != 0) return process;
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(errors, STDERR_FILENO);
+    if (::chdir(folder.c_str()) == 0) ::execv(words.front(), words.data());
+    ::_exit(127);
   }
   static std::string content(const std::filesystem::path& file) {
     std::ifstream stream(file, std::ios::binary);
@@ -110,6 +132,7 @@ class Program {
 
   std::filesystem::path output_, errors_;
   pid_t process_ = -1;
+  bool is_fork_ = false;
   std::shared_ptr<const void> kept_;
 };
 

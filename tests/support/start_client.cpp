@@ -1,6 +1,6 @@
 // Stands for a program of the tests that started_once.cpp keeps loaded: start_client, copied to
 // FOLDER/NAME, runs FOLDER/program by way of FOLDER/socket, and ends as that ends. Where there is
-// no such socket, or the environment is another, it becomes the program.
+// no such socket, or the program cannot be forked for this start, it becomes the program.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <utility>
+#include <system_error>
 
 #include "start_request.h"
 
@@ -28,22 +27,11 @@ Answer asked(const std::filesystem::path& socket, StartRequest request) {
   sockaddr_un place{.sun_family = AF_UNIX, .sun_path = {}};
   if (socket.native().size() >= sizeof place.sun_path) return {};
   std::strcpy(place.sun_path, socket.c_str());
-  const int connection = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (::connect(connection, reinterpret_cast<const sockaddr*>(&place), sizeof place) != 0)
-    return {};
   request.folder = ::open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (!accrue::testing::send_request(connection, request)) return {};
-  Answer answer;
-  if (::recv(connection, &answer, sizeof answer, 0) != sizeof answer) {
-    std::fprintf(stderr, "error: start_client: expected how the program ended, received nothing\n");
-    std::exit(125);
-  }
-  return answer;
+  return accrue::testing::ask(place, sizeof place, request);
 }
 
-}  // namespace
-
-int main(int, char** words) {
+int run(char** words) {
   const std::filesystem::path folder =
       std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const std::string program = folder / "program";
@@ -51,14 +39,25 @@ int main(int, char** words) {
                        .variables = accrue::testing::list_of(environ),
                        .streams = {0, 1, 2}};
   request.words.front() = program;
-  const Answer answer = asked(folder / "socket", std::move(request));
+  const Answer answer = asked(folder / "socket", request);
   if (answer.is_started == 0) {
     ::execv(program.c_str(), words);
     std::perror("error: start_client: execv");
     return 126;
   }
-  if (WIFEXITED(answer.status)) return WEXITSTATUS(answer.status);
-  ::signal(WTERMSIG(answer.status), SIG_DFL);
-  ::raise(WTERMSIG(answer.status));
-  return 128 + WTERMSIG(answer.status);
+  if (WIFEXITED(answer.number)) return WEXITSTATUS(answer.number);
+  ::signal(WTERMSIG(answer.number), SIG_DFL);
+  ::raise(WTERMSIG(answer.number));
+  return 128 + WTERMSIG(answer.number);
+}
+
+}  // namespace
+
+int main(int, char** words) {
+  try {
+    return run(words);
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "error: start_client: %s\n", error.what());
+    return 125;
+  }
 }

@@ -5,12 +5,14 @@ The program is a shell, which says what it was started with. Only the standard l
 import os
 import pathlib
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import started_once
 from started_once import StartedOnce
 
 FOLDER = pathlib.Path()
@@ -49,8 +51,12 @@ class Starts(unittest.TestCase):
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1):
             self.assertEqual(self.shell(f"kill -{int(number)} $$").returncode, -number)
 
-    def test_some_run_at_once(self):
-        waiting = [subprocess.Popen([self.once.program, "-c", "read line; exit $line"], stdin=subprocess.PIPE, text=True) for _ in range(4)]
+    def test_some_run_at_once_and_hold_nothing_of_each_other(self):
+        waiting = [subprocess.Popen([self.once.program, "-c", "echo here; read line; exit $line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                   for _ in range(4)]
+        for process in waiting:
+            process.stdout.readline()
+        self.assertEqual(self.shell("for file in 3 4 5 6 7 8 9; do [ -e /proc/$$/fd/$file ] && echo $file; done").stdout, "")
         for status, process in reversed(list(enumerate(waiting))):
             process.communicate(f"{status}\n", timeout=SECONDS)
             self.assertEqual(process.returncode, status)
@@ -73,6 +79,43 @@ class Starts(unittest.TestCase):
             once.process.wait()
             said = subprocess.run([once.program, "-c", f"{SAYS_WHETHER_FORKED}; exit 5"], capture_output=True, text=True, timeout=SECONDS)
             self.assertEqual((said.stdout, said.returncode), ("anew\n", 5))
+
+
+class Children(unittest.TestCase):
+    """A build folder's program, which is a shell; started once by a user's way first."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (self.folder / "tests" / "support").mkdir(parents=True)
+        (self.folder / "tests" / "support" / "libstarted_once.so").symlink_to((FOLDER / "libstarted_once.so").resolve())
+        self.program = shutil.copy("/bin/sh", self.folder)
+
+    def start(self, script, *words, **variables):
+        return started_once.start([self.program, "-c", script, *words], os.environ | variables, self.folder)
+
+    def said(self, script, *words, **variables):
+        return self.start(script, *words, **variables).communicate(timeout=SECONDS)[0].decode()
+
+    def test_all_but_the_first_are_forks_with_what_they_state(self):
+        self.assertEqual(self.said(SAYS_WHETHER_FORKED), "anew\n")
+        for number in ("1", "2"):
+            child = self.start(f'{SAYS_WHETHER_FORKED}; echo "$$ $PPID $PWD $RANK $1 $LD_PRELOAD"; exit {number}', "name", "a b", RANK=number)
+            self.assertEqual(child.communicate(timeout=SECONDS)[0].decode(), f"forked\n{child.pid} {os.getpid()} {self.folder} {number} a b \n")
+            self.assertEqual(child.returncode, int(number))
+
+    def test_what_a_fork_cannot_have_is_anew(self):
+        for more, variables in ((("--memory.budget=1GiB",), {}), ((), {"ACCRUE_FAULT": "rank=0 at=load do=kill"}), ((), {"LD_PRELOAD": "/nonexistent.so"})):
+            with self.subTest(more=more, variables=variables):
+                self.assertEqual([self.said(SAYS_WHETHER_FORKED, "name", *more, **variables) for _ in range(3)], ["anew\n"] * 3)
+
+    def test_they_end_by_the_signals_that_they_are_sent(self):
+        self.said("exit 0")
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            child = self.start("exec sleep 600")
+            self.assertIsNone(child.poll())
+            child.send_signal(number)
+            child.communicate(timeout=SECONDS)
+            self.assertEqual(child.returncode, -number)
 
 
 if __name__ == "__main__":
