@@ -4,7 +4,6 @@ what another Python makes: a table, a module.
 """
 import dataclasses
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import tinyrun
 from tinyrun import Options, expect
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import started_once  # noqa: E402
 from png import png  # noqa: E402
 
 CONFIG = """
@@ -134,9 +134,11 @@ def run(options: Options, folder: pathlib.Path, words: tuple[str, ...], fault: s
     """A command in an estate."""
     armed = {"LD_PRELOAD": str(options.programs.fault_points), "ACCRUE_FAULT": fault} if fault else {}
     environment = tinyrun.alone() | armed
-    with open(folder / given if given else os.devnull, "rb") as stdin:
-        process = subprocess.Popen([options.program, *words], cwd=folder, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-        return tinyrun.wait(process)
+    command = [options.program, *words]
+    if not given:
+        return tinyrun.wait(started_once.start(command, environment, folder))
+    with open(folder / given, "rb") as stdin:
+        return tinyrun.wait(subprocess.Popen(command, cwd=folder, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment))
 
 
 def make(options: Options, kind: Kind, folder: pathlib.Path) -> pathlib.Path:

@@ -13,6 +13,7 @@ import subprocess
 
 import estates
 import launchers
+import started_once
 import tinyrun
 from tinyrun import Campaign, Options, expect
 
@@ -152,8 +153,7 @@ class Runs:
         rules += [f"at=micro-batch count=every do=sleep:{SLOW_SECONDS}"] if self.kind.slow else []
         faults = {"LD_PRELOAD": str(self._options.programs.fault_points), "ACCRUE_FAULT": ";".join(rules)} if rules else {}
         command = [self._options.program, "train", config.name, f"--run.out={out.name}", *words]
-        return [subprocess.Popen(command, cwd=self._folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 env=tinyrun.alone() | faults | self._variables(rank)) for rank in range(self.kind.ranks)]
+        return [started_once.start(command, tinyrun.alone() | faults | self._variables(rank), self._folder) for rank in range(self.kind.ranks)]
 
     def _variables(self, rank: int) -> dict[str, str]:
         return launchers.environment("by hand", rank, self._port.number, self.kind.ranks) if self.kind.ranks > 1 else {}

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
+import started_once  # noqa: E402
 from reserved_port import ReservedPort  # noqa: E402, F401
 
 SECONDS = 600  # after which a process is taken to hang
@@ -93,7 +94,7 @@ class TinyRun:
                                 stderr=subprocess.PIPE, env=alone() | (environment or {}))
 
     def run(self, out: pathlib.Path, *words: str, seconds: float = SECONDS) -> Ended:
-        return wait(self.start(out, *words), seconds)
+        return wait(started_once.start(self.command(out, *words), alone()), seconds)
 
     def undisturbed(self, out: pathlib.Path) -> tuple["Outcome", float]:
         """What a run that nobody disturbs leaves, and its seconds."""
@@ -106,8 +107,7 @@ class TinyRun:
         return self.run(out, *(["--resume"] if (out / "config.toml").exists() else []))
 
     def verify(self, out: pathlib.Path) -> Ended:
-        return wait(subprocess.Popen([self.program, "checkpoint", "verify", str(out)], stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.PIPE, env=alone()))
+        return wait(started_once.start([self.program, "checkpoint", "verify", str(out)], alone()))
 
 
 def alone() -> dict[str, str]:

@@ -14,6 +14,7 @@ sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
 
 import control_groups  # noqa: E402
 import estates  # noqa: E402
+import started_once  # noqa: E402
 import tinyrun  # noqa: E402
 
 OPTIONS: tinyrun.Options
@@ -32,11 +33,14 @@ class Operators(unittest.TestCase):
         self.folder = estates.make(OPTIONS, estates.KINDS[kind], self.scratch / kind)
         return self.folder
 
-    def accrue(self, *words, fault="", begin=lambda: None, **variables):
+    def accrue(self, *words, fault="", begin=None, **variables):
         """`begin` runs in the process before the program."""
         armed = {"LD_PRELOAD": str(OPTIONS.programs.fault_points), "ACCRUE_FAULT": fault} if fault else {}
         environment = tinyrun.alone() | armed | variables
-        return tinyrun.wait(subprocess.Popen([OPTIONS.program, *words], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        command = [OPTIONS.program, *words]
+        if begin is None:
+            return tinyrun.wait(started_once.start(command, environment, self.folder))
+        return tinyrun.wait(subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                              stderr=subprocess.PIPE, env=environment, preexec_fn=begin))
 
     def expect(self, ended, status, *words):

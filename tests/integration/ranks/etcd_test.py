@@ -18,6 +18,7 @@ sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
 
 import launchers  # noqa: E402
 import skips  # noqa: E402
+import started_once  # noqa: E402
 import tinyrun  # noqa: E402
 from reserved_port import ReservedPort  # noqa: E402
 
@@ -87,7 +88,7 @@ class Etcd(unittest.TestCase):
             environment = {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "ACCRUE_STORE": url, "ACCRUE_RUN_ID": "a run"}
             if rank in faults:
                 environment |= {"LD_PRELOAD": FAULT_POINTS, "ACCRUE_FAULT": faults[rank], "ACCRUE_FAULT_FOLDER": str(self.folder)}
-            self.ranks.append(self.tiny.start(self.folder / "out", environment=environment))
+            self.ranks.append(started_once.start(self.tiny.command(self.folder / "out"), tinyrun.alone() | environment))
 
     def expect_bits_of_one_process(self, ranks):
         for rank in ranks:

@@ -13,6 +13,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(TESTS / "support"), str(TESTS / "faults")]
 
 import launchers  # noqa: E402
+import started_once  # noqa: E402
 import tinyrun  # noqa: E402
 from reserved_port import ReservedPort  # noqa: E402
 
@@ -39,7 +40,7 @@ class Meeting(unittest.TestCase):
         if launcher == "srun":
             environment |= {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7"}
         environment = {name: value for name, value in (environment | more).items() if value is not None}
-        process = self.tiny.start(self.folder / out, *words, environment=environment)
+        process = started_once.start(self.tiny.command(self.folder / out, *words), tinyrun.alone() | environment)
         self.processes.append(process)
         return process
 
