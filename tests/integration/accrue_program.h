@@ -27,11 +27,13 @@ class AccrueProgram : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  Program start(Words arguments) const {
+  Program start(Words arguments, Load load = Load::once) const {
     arguments.insert(arguments.begin(), ACCRUE_PROGRAM);
-    return {folder_, std::move(arguments)};
+    return {folder_, std::move(arguments), load};
   }
-  Program::Result accrue(Words arguments) const { return start(std::move(arguments)).wait(); }
+  Program::Result accrue(Words arguments, Load load = Load::once) const {
+    return start(std::move(arguments), load).wait();
+  }
 
   void write(const std::string& name, const std::string& content) const {
     std::ofstream(folder_ / name, std::ios::binary) << content;

@@ -46,7 +46,7 @@ TEST_F(Memory, AResNetTrainsOnLargeImagesByOneAtATimeWithinFourGibibytes) {
         "[run]\nout = \"out\"\nsteps = 1\n[model]\nkind = \"resnet\"\nlayers = 8\nwidth = 4\n"
         "batchnorm = \"convert-group\"\n[data]\ntrain = [\"pictures/**/*.png\"]\n"
         "[batch]\nsamples = 2\nmicro = 1\n[memory]\nbudget = \"3.5GiB\"\n");
-  const auto result = accrue({"train", "run.toml"});
+  const auto result = accrue({"train", "run.toml"}, Load::anew);
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto lines = metrics();
   const auto step = std::ranges::find_if(lines, [](const auto& l) { return l.contains("loss"); });
