@@ -8,6 +8,9 @@ Each round is one optimizer step over samples of all clients. A client sends its
 """
 
 from accrue.federated.client import client_app
-from accrue.federated.server import Client, RoundReport, server_app
+from accrue.federated.exact_window import ExactWindow
+from accrue.federated.members import Client
+from accrue.federated.rounds import RoundReport
+from accrue.federated.server import server_app
 
-__all__ = ["Client", "RoundReport", "client_app", "server_app"]
+__all__ = ["Client", "ExactWindow", "RoundReport", "client_app", "server_app"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from accrue import _native
 from accrue.errors import Error as AccrueError
 from accrue.federated import messages
-from accrue.windows import WindowWorker
+from accrue.federated.exact_window import ExactWindow
+from accrue.federated.modes import Mode, expect_mode
+from accrue.federated.work import Task, Work
 
 # After messages, which says what to install.
 from flwr.app import Context, Error, Message
@@ -30,35 +31,29 @@ def _name_of(name: str | None, context: Context) -> str:
     return str(context.node_id)
 
 
-class _Workers:
-    """The workers that messages to one app have needed, by what they were made of. Simulated clients share a process."""
+class _Works:
+    """The work that messages to one app have needed, by the overrides. Simulated clients share a process."""
 
     def __init__(self, config: str | os.PathLike[str], overrides: Overrides):
         self._config = os.fspath(config)
         self._overrides = overrides
-        self._made: dict[tuple[str, ...], WindowWorker] = {}
+        self._made: dict[tuple[str, ...], Work] = {}
 
-    def overrides(self, context: Context) -> list[str]:
-        return list(self._overrides(context) if callable(self._overrides) else self._overrides)
-
-    def worker(self, context: Context) -> WindowWorker:
-        overrides = tuple(self.overrides(context))
+    def work(self, context: Context) -> Work:
+        overrides = tuple(self._overrides(context) if callable(self._overrides) else self._overrides)
         if overrides not in self._made:
-            self._made[overrides] = WindowWorker(self._config, overrides)
+            self._made[overrides] = Work(self._config, overrides)
         return self._made[overrides]
 
-    def keys(self, context: Context) -> dict[str, str]:
-        return dict(_native.keys_of_sums(self._config, self.overrides(context)))
+
+def _describe(work: Work, name: str, mode: Mode) -> Any:
+    worker = work.worker()
+    shape = worker.shape
+    return messages.describe(messages.Description(name, mode.stated(), worker.samples, shape.vocab, list(shape.image), list(shape.classes), work.keys(),
+                                                  worker.frozen_digest))
 
 
-def _run_window(worker: WindowWorker, message: Message) -> Any:
-    facts: Mapping[str, Any] = messages.facts_of(message.content)
-    worker.take_place(facts["first"], facts["total"])
-    worker.load(messages.tensors_of(message.content, messages.PARAMETERS))
-    return messages.pack_sums(worker.run(facts["window"], [tuple(each) for each in facts["draws"]], facts["units"]))
-
-
-def client_app(config: str | os.PathLike[str], *, overrides: Overrides = (), name: str | None = None) -> ClientApp:
+def client_app(config: str | os.PathLike[str], *, mode: Mode | None = None, overrides: Overrides = (), name: str | None = None) -> ClientApp:
     """Returns a Flower ClientApp that runs windows on this machine's data, by a config as `accrue train` has it.
 
     Data never leave: a reply has sums of gradients, of losses and of their terms. Before the first round it has the number of samples, the
@@ -67,12 +62,17 @@ def client_app(config: str | os.PathLike[str], *, overrides: Overrides = (), nam
     Args:
         config: a config file on this machine. Its data.train are the client's samples, in order (data.order = "sequential"). The memory budget
             and batch.micro are the client's own; for the bits of one process all clients state the same batch.micro.
+        mode: what a round is, as the server states it; requests of another mode are refused. Without it: ExactWindow().
         overrides: keys that differ, as on the command line, or a function that returns them for a Flower Context: simulated clients have their
             `partition-id` in context.node_config.
         name: what the server calls this client, unique and the same in each round. Without it: `name` or `partition-id` of Flower's node config,
             or the node's id.
+
+    Raises:
+        UsageError: the mode is none.
     """
-    workers = _Workers(config, overrides)
+    agreed = expect_mode("client_app", ExactWindow() if mode is None else mode)
+    works = _Works(config, overrides)
     app = ClientApp()
 
     def answer(message: Message, make: Callable[[], Any]) -> Message:
@@ -81,17 +81,18 @@ def client_app(config: str | os.PathLike[str], *, overrides: Overrides = (), nam
         except (AccrueError, messages.Refused) as error:
             return Message(Error(FAILED, str(error)), reply_to=message)
 
+    def task_of(message: Message, context: Context) -> Task:
+        facts = messages.facts_of(message.content)
+        if facts.get("mode") != agreed.stated():
+            raise messages.Refused(f"a request of the mode {facts.get('mode')}, where {agreed.stated()} is agreed: mode=... of client_app")
+        return Task(works.work(context), _name_of(name, context), context, message.content, facts)
+
     @app.query()
     def describe(message: Message, context: Context) -> Message:
-        def described() -> Any:
-            worker = workers.worker(context)
-            shape = worker.shape
-            return messages.describe(messages.Description(_name_of(name, context), worker.samples, shape.vocab, list(shape.image), list(shape.classes),
-                                                          workers.keys(context), worker.frozen_digest))
-        return answer(message, described)
+        return answer(message, lambda: _describe(works.work(context), _name_of(name, context), agreed))
 
     @app.train()
     def run(message: Message, context: Context) -> Message:
-        return answer(message, lambda: _run_window(workers.worker(context), message))
+        return answer(message, lambda: agreed.answer(task_of(message, context)))
 
     return app

@@ -19,7 +19,7 @@ except ImportError as error:
     raise ImportError(f"accrue.federated: expected Flower (flwr 1.42 or later), received none ({error}); try pip install 'accrue[federated]'") from error
 
 # Both sides state it: another version has other messages.
-PROTOCOL = 1
+PROTOCOL = 2
 FACTS, PARAMETERS, GRADIENTS = "accrue.facts", "accrue.parameters", "accrue.gradients"
 # Of the format in which Flower has an array, besides its values.
 MOST_HEADER_BYTES = 4096
@@ -36,6 +36,7 @@ class Description:
     """What a client states before the first round. Its data are described by their number alone."""
 
     name: str
+    mode: dict[str, Any]
     samples: int
     vocab: int
     image: list[int]
@@ -161,7 +162,7 @@ def sums_of(content: RecordDict, expected: Expected) -> Sums:
                 {name: int(contributions[name]) for name in gradients}, tuple(units))
 
 
-def expect_same(name: str, what: str, mine: Any, theirs: Any) -> None:
+def expect_same(name: str, what: str, mine: Any, theirs: Any, suggestion: str = "the same value in the configs of server and clients") -> None:
     """Raises UsageError if a client has something else than the server."""
     if mine != theirs:
-        raise UsageError(f"{what} of client {name}", repr(mine), repr(theirs), "the same value in the configs of server and clients")
+        raise UsageError(f"{what} of client {name}", repr(mine), repr(theirs), suggestion)

@@ -1,0 +1,56 @@
+"""What a client works with: its config's data and model, and the request that it answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from accrue import _native
+from accrue.federated import messages
+from accrue.windows import WindowWorker
+
+# After messages, which says what to install.
+from flwr.app import Context, RecordDict
+
+
+class Work:
+    """The parts of a run that a client makes of its config, each when it is needed first. They are kept for later messages."""
+
+    def __init__(self, config: str | os.PathLike[str], overrides: Sequence[str]):
+        self.config, self.overrides = os.fspath(config), tuple(overrides)
+        self._worker: WindowWorker | None = None
+
+    def worker(self) -> WindowWorker:
+        """The worker of data.train."""
+        if self._worker is None:
+            self._worker = WindowWorker(self.config, self.overrides)
+        return self._worker
+
+    def keys(self) -> dict[str, str]:
+        """The keys on which sums depend, if they differ from the defaults."""
+        return dict(_native.keys_of_sums(self.config, list(self.overrides)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A message to a client, and what it has to answer it: `name` is the client's, `context` Flower's, which lasts for a run."""
+
+    work: Work
+    name: str
+    context: Context
+    content: RecordDict
+    facts: Mapping[str, Any]
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """The parameters in the message."""
+        return messages.tensors_of(self.content, messages.PARAMETERS)
+
+    def worker(self) -> WindowWorker:
+        """The worker of data.train, whose draws are those of all clients' samples."""
+        worker = self.work.worker()
+        worker.take_place(self.facts["first"], self.facts["total"])
+        return worker
