@@ -69,9 +69,10 @@ def client_app(config: str | os.PathLike[str], *, mode: Mode | None = None, over
             or the node's id.
 
     Raises:
-        UsageError: the mode is none.
+        UsageError: the mode is none, or lacks what a client needs.
     """
     agreed = expect_mode("client_app", ExactWindow() if mode is None else mode)
+    agreed.expect_client()
     works = _Works(config, overrides)
     app = ClientApp()
 
@@ -94,5 +95,9 @@ def client_app(config: str | os.PathLike[str], *, mode: Mode | None = None, over
     @app.train()
     def run(message: Message, context: Context) -> Message:
         return answer(message, lambda: agreed.answer(task_of(message, context)))
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return answer(message, lambda: agreed.answer_evaluation(task_of(message, context)))
 
     return app

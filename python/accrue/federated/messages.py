@@ -108,9 +108,19 @@ def _number(facts: Mapping[str, Any], name: str, kind: type = float) -> Any:
     return kind(value)
 
 
+def sum_dtype_of(keys: Mapping[str, str]) -> torch.dtype | None:
+    """Returns the dtype of sums by the keys that differ from the defaults; None: that of the parameters, at least fp32."""
+    return {"fixed": torch.int64, "fp64": torch.float64}.get(keys.get("precision.accumulate", "fp32").strip('"'))
+
+
+def dtype_of_sum(like: torch.Tensor, stated: torch.dtype | None) -> torch.dtype:
+    """Returns the dtype of a parameter's sum."""
+    return stated or (torch.float64 if like.dtype == torch.float64 else torch.float32)
+
+
 def _gradient(name: str, array: Any, expected: Expected) -> torch.Tensor:
     like = expected.parameters[name]
-    dtype = expected.dtype or (torch.float64 if like.dtype == torch.float64 else torch.float32)
+    dtype = dtype_of_sum(like, expected.dtype)
     most = like.numel() * dtype.itemsize + MOST_HEADER_BYTES
     if len(array.data) > most:
         raise Refused(f"{len(array.data)} bytes for {name}, where at most {most} are expected: oversized")

@@ -13,19 +13,20 @@ import torch
 
 from accrue.errors import UsageError
 from accrue.federated import messages
+from accrue.federated.evaluation import Evaluation
 from accrue.federated.members import Client
 from accrue.federated.rounds import Collected, Round
 from accrue.federated.work import Task
 from accrue.windows import Sums
 
 # After messages, which says what to install.
-from flwr.app import RecordDict
+from flwr.app import MessageType, RecordDict
 
 
 class Mode(abc.ABC):
     """What a round is: what a client is asked, what it answers, and how the answers become the sums of one optimizer step.
 
-    The server calls request(), sums_of() and collect(), a client answer(). A mode that encloses another one (to hide its sums, or to add noise)
+    The server calls collect() and evaluate(), a client answer() and answer_evaluation(). A mode that encloses another one (to hide its sums, or to add noise)
     is given it, and calls the same methods of it.
     """
 
@@ -47,9 +48,20 @@ class Mode(abc.ABC):
 
     # The client's side.
 
+    def expect_client(self) -> None:
+        """Raises UsageError if a client cannot take part with these settings."""
+
+    def parameters(self, task: Task) -> dict[str, torch.Tensor]:
+        """Returns all trained parameters of a client for a message with the shared ones."""
+        return task.parameters()
+
     def answer(self, task: Task) -> RecordDict:
         """Returns the content of a reply."""
         return messages.pack_sums(self.sums(task))
+
+    def answer_evaluation(self, task: Task) -> RecordDict:
+        """Returns the content of a reply with the losses of the client's own validation data."""
+        return messages.pack_sums(task.work.validation().run(self.parameters(task)))
 
     # The server's side.
 
@@ -71,6 +83,20 @@ class Mode(abc.ABC):
         round_.expect_quorum(sums)
         counted = {name: sums[name] for name in round_.clients if name in sums}
         return Collected(functools.reduce(operator.add, counted.values()), {name: each.weight for name, each in counted.items()})
+
+    def evaluate(self, round_: Round) -> Evaluation:
+        """Asks all clients for the losses of their own validation data. Those that do not answer are missing in it."""
+        sums = {}
+        ask = round_.ask(round_.clients, lambda client: self.message(round_, {}, parameters=round_.expected.parameters), MessageType.EVALUATE)
+        for name, content in ask.items():
+            try:
+                sums[name] = messages.sums_of(content, messages.Expected({}, (), None))
+            except messages.Refused as reason:
+                round_.refuse(name, str(reason))
+        weight = sum(each.weight for each in sums.values())
+        loss = sum(each.loss_sum for each in sums.values()) / weight if weight > 0 else None
+        return Evaluation(loss, {name: each.loss_sum / each.weight for name, each in sums.items() if each.weight > 0},
+                          {name: each.weight for name, each in sums.items()}, {**round_.absent, **round_.refused})
 
     def _ask(self, round_: Round, units: Mapping[str, tuple[int, ...]]) -> dict[str, Sums]:
         """Returns the sums of these clients, asked for in these units, without those that do not fit."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from accrue.errors import RunError
 from accrue.federated import messages
+from accrue.federated.evaluation import Evaluation
 from accrue.federated.exchange import Exchange
 from accrue.federated.members import Client, Members
 from accrue.windows import SumStepper, Sums
@@ -33,6 +34,7 @@ class RoundReport:
     - `weights`: the loss terms of each client that counted, by name; None if the mode hides them from the server.
     - `absent`: the clients that were not there, or not in time, by name with the reason.
     - `refused`: the clients whose sums were not taken, by name with the reason.
+    - `evaluation`: of the parameters after the step, if one was due.
     """
 
     window: int
@@ -44,6 +46,7 @@ class RoundReport:
     weights: Mapping[str, float | None]
     absent: Mapping[str, str]
     refused: Mapping[str, str]
+    evaluation: Evaluation | None = None
 
     def __str__(self) -> str:
         counted = ", ".join(name if weight is None else f"{name} with weight {weight:g}" for name, weight in self.weights.items())
@@ -51,6 +54,7 @@ class RoundReport:
         parts = [f"step {self.step}: {loss}; counted {counted}"]
         parts += [f"absent {name}: {reason}" for name, reason in self.absent.items()]
         parts += [f"refused {name}: {reason}" for name, reason in self.refused.items()]
+        parts += [] if self.evaluation is None else [str(self.evaluation)]
         return "; ".join(parts)
 
 
@@ -68,18 +72,19 @@ class Round:
     - `window`: the round's index from 0. `rounds`: how many the run has.
     - `clients`: those of the run, by name, in the order of their samples. `samples`: of all clients together.
     - `expected`: the parameters that clients receive, and what their sums have to fit.
+    - `absent`, `refused`: the clients that did not answer, and those whose answer was not taken, by name with the reason.
     """
 
     def __init__(self, stepper: SumStepper, members: Members, exchange: Exchange, terms: Terms, expected: messages.Expected):
         self._stepper, self._members, self._exchange, self._terms = stepper, members, exchange, terms
-        self._absent: dict[str, str] = {}
-        self._refused: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
         self.window, self.rounds = stepper.window, stepper.total_steps
         self.clients: Mapping[str, Client] = members.clients
         self.samples = sum(client.samples for client in members.clients.values())
         self.expected = expected
 
-    def ask(self, names: Iterable[str], content: Callable[[Client], RecordDict]) -> dict[str, RecordDict]:
+    def ask(self, names: Iterable[str], content: Callable[[Client], RecordDict], kind: str = MessageType.TRAIN) -> dict[str, RecordDict]:
         """Sends each of these clients its content, and returns the answers by name, in the order of `clients`.
 
         Waits as the terms have it. Clients that are not there, or do not answer in time, are noted as absent, and those that answer with an error as
@@ -88,7 +93,7 @@ class Round:
         names = list(names)
         nodes, terms = self._members.nodes(self._terms.timeout), self._terms
         here = [name for name in names if name in nodes]
-        self._absent.update({name: "not connected" for name in names if name not in nodes})
+        self.absent.update({name: "not connected" for name in names if name not in nodes})
         since_quorum: list[float] = []
 
         def is_over(answers: int, seconds: float) -> bool:
@@ -97,25 +102,25 @@ class Round:
             return seconds >= terms.timeout or (bool(since_quorum) and seconds - since_quorum[0] >= terms.grace)
 
         contents = {name: content(self.clients[name]) for name in here}
-        answers = self._exchange.ask(contents, nodes, MessageType.TRAIN, str(self.window), is_over)
-        self._refused.update(answers.failed)
-        self._absent.update({name: "no answer in time" for name in here if name not in answers.contents and name not in answers.failed})
+        answers = self._exchange.ask(contents, nodes, kind, str(self.window), is_over)
+        self.refused.update(answers.failed)
+        self.absent.update({name: "no answer in time" for name in here if name not in answers.contents and name not in answers.failed})
         return {name: answers.contents[name] for name in self.clients if name in answers.contents}
 
     def refuse(self, name: str, reason: str) -> None:
         """Notes that a client's answer is not taken."""
-        self._refused[name] = reason
+        self.refused[name] = reason
 
     def expect_quorum(self, counted: Iterable[str]) -> None:
         """Raises RunError if these are fewer clients than the quorum."""
         names = list(counted)
         if len(names) < self._terms.quorum:
             raise RunError(f"federated window {self.window}", f"sums of {self._terms.quorum} clients",
-                           f"those of {len(names)}: " + "; ".join(f"{name}: {reason}" for name, reason in {**self._absent, **self._refused}.items()),
+                           f"those of {len(names)}: " + "; ".join(f"{name}: {reason}" for name, reason in {**self.absent, **self.refused}.items()),
                            "a smaller quorum, or a longer timeout")
 
     def step(self, collected: Collected) -> RoundReport:
         """Takes the step."""
         report = self._stepper.step(collected.sums)
-        return RoundReport(self.window, report.step, report.stepped, report.loss, report.grad_norm, report.lr, collected.weights, self._absent,
-                           self._refused)
+        return RoundReport(self.window, report.step, report.stepped, report.loss, report.grad_norm, report.lr, collected.weights, self.absent,
+                           self.refused)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
-
-import torch
 
 from accrue import _native
 from accrue._native import DataShape
@@ -40,8 +39,8 @@ def _stepper_of(config: str | os.PathLike[str], overrides: list[str], described:
 
 
 def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | None = None, quorum: int | None = None, grace: float = 30.0,
-               timeout: float = 600.0, overrides: Iterable[str] = (), on_round: Callable[[RoundReport], Any] | None = None,
-               on_end: Callable[[SumStepper], Any] | None = None, clock: SystemTime | None = None) -> ServerApp:
+               timeout: float = 600.0, evaluate_every: int | None = None, overrides: Iterable[str] = (),
+               on_round: Callable[[RoundReport], Any] | None = None, on_end: Callable[[SumStepper], Any] | None = None, clock: SystemTime | None = None) -> ServerApp:
     """Returns a Flower ServerApp whose rounds are optimizer steps over all clients' samples.
 
     Clients are weighted by their loss terms. What a client sends is refused, with its name, if it is not finite, oversized or does not fit the
@@ -56,6 +55,7 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
         quorum: how many have to count in a round; all of them if it is not stated.
         grace: how many seconds a round waits for the others once the quorum has answered.
         timeout: how many seconds a round, or the start, waits in all.
+        evaluate_every: after how many rounds the clients evaluate their own validation data, and after the last one. Without it: never.
         overrides: keys that differ, as on the command line.
         on_round: called with each RoundReport. Reports are also logged ("accrue.federated", level INFO).
         on_end: called with the SumStepper after the last round: `torch.save(stepper.parameters(), ...)`.
@@ -67,6 +67,7 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
     agreed = expect_mode("server_app", ExactWindow() if mode is None else mode)
     check_count("server_app", "clients", clients, required=True)
     check_count("server_app", "quorum", quorum)
+    check_count("server_app", "evaluate_every", evaluate_every)
     check_options("server_app", {"grace": grace, "timeout": timeout}, grace=float, timeout=float)
     if quorum is not None and quorum > clients:
         raise UsageError("server_app", f"a quorum of at most the {clients} clients", str(quorum), f"quorum={clients}")
@@ -82,11 +83,16 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
         described = members.gather(clients, terms.timeout)
         stepper = _stepper_of(config, overrides, described)
         members.divide(described, stepper.batch_samples)
-        sum_dtype = {"fixed": torch.int64, "fp64": torch.float64}.get(keys.get("precision.accumulate", "fp32").strip('"'))
+
+        def next_round() -> Round:
+            expected = messages.Expected(agreed.shared(stepper.parameters()), stepper.units, messages.sum_dtype_of(keys))
+            return Round(stepper, members, exchange, terms, expected)
+
         while stepper.window < stepper.total_steps:
-            expected = messages.Expected(agreed.shared(stepper.parameters()), stepper.units, sum_dtype)
-            round_ = Round(stepper, members, exchange, terms, expected)
+            round_ = next_round()
             report = round_.step(agreed.collect(round_))
+            if evaluate_every is not None and (stepper.window % evaluate_every == 0 or stepper.window == stepper.total_steps):
+                report = dataclasses.replace(report, evaluation=agreed.evaluate(next_round()))
             LOG.info("%s", report)
             if on_round is not None:
                 on_round(report)

@@ -11,7 +11,8 @@ import torch
 
 from accrue import _native
 from accrue.federated import messages
-from accrue.windows import WindowWorker
+from accrue.federated.validation import Validation
+from accrue.windows import SumStepper, WindowWorker
 
 # After messages, which says what to install.
 from flwr.app import Context, RecordDict
@@ -23,12 +24,43 @@ class Work:
     def __init__(self, config: str | os.PathLike[str], overrides: Sequence[str]):
         self.config, self.overrides = os.fspath(config), tuple(overrides)
         self._worker: WindowWorker | None = None
+        self._validation: Validation | None = None
+        self._steppers: dict[int, tuple[SumStepper, dict[str, Any]]] = {}
 
     def worker(self) -> WindowWorker:
         """The worker of data.train."""
         if self._worker is None:
             self._worker = WindowWorker(self.config, self.overrides)
         return self._worker
+
+    def validation(self) -> Validation:
+        """Evaluates data.val."""
+        if self._validation is None:
+            self._validation = Validation(self.config, self.overrides, self.worker())
+        return self._validation
+
+    def stepper(self, total_steps: int, steps: int) -> SumStepper:
+        """The config's optimizer in a new state, with a model of its own, after so many steps of a run of `total_steps`.
+
+        run.steps of the config is not used.
+        """
+        if total_steps not in self._steppers:
+            made = self._new_stepper(total_steps)
+            self._steppers[total_steps] = (made, made.state_dict())
+        stepper, state = self._steppers[total_steps]
+        stepper.load_state_dict({**state, "steps": steps, "windows": steps})
+        return stepper
+
+    def initial_parameters(self) -> dict[str, torch.Tensor]:
+        """The values with which a run of the config begins."""
+        return self._new_stepper(1).parameters()
+
+    def _new_stepper(self, total_steps: int) -> SumStepper:
+        return SumStepper(self.config, self.worker().shape, [*self.overrides, f"run.steps={total_steps}"])
+
+    def sum_dtype(self) -> torch.dtype | None:
+        """The dtype of sums; None: that of the parameters, at least fp32."""
+        return messages.sum_dtype_of(self.keys())
 
     def keys(self) -> dict[str, str]:
         """The keys on which sums depend, if they differ from the defaults."""
