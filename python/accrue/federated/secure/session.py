@@ -1,0 +1,53 @@
+"""What a sum is called, and how many clients it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from accrue.errors import UsageError
+
+# Enters each derivation: another version has other masks.
+PROTOCOL = "accrue secure sums 1"
+# With two, each client could subtract its own part of the sum.
+LEAST_CLIENTS = 3
+
+
+def least_threshold(clients: int) -> int:
+    """Returns the least threshold for so many clients: more than half.
+
+    A server that told some clients that one is lost and the others that it is not would need `threshold` answers of each kind.
+    """
+    return clients // 2 + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """One sum. No two have the same name, and its name enters each derivation of a key.
+
+    - `run`: a random text of this run. `round`: the round's index. `attempt`: how often this round began before.
+    - `label`: which of the sums of an attempt.
+    - `threshold`: how many clients have to stay to the end. Fewer shares than this tell nothing.
+    """
+
+    run: str
+    round: int
+    attempt: int
+    label: str
+    threshold: int
+
+    def __str__(self) -> str:
+        return f"secure sum of round {self.round}"
+
+    def context(self, purpose: str, *parts: str) -> bytes:
+        """Returns the name of one use of a key in this session."""
+        return json.dumps([PROTOCOL, *dataclasses.astuple(self), purpose, *parts]).encode()
+
+
+def check_clients(operation: str, clients: int, threshold: int) -> None:
+    """Raises UsageError if a sum over so many clients with this threshold would not hide its addends."""
+    if clients < LEAST_CLIENTS:
+        raise UsageError(operation, f"at least {LEAST_CLIENTS} clients", str(clients), "more clients, or rounds without secure sums")
+    if not least_threshold(clients) <= threshold <= clients:
+        raise UsageError(operation, f"a threshold of {least_threshold(clients)} to {clients} for {clients} clients", str(threshold),
+                         f"a quorum of {least_threshold(clients)} or more")
