@@ -20,7 +20,7 @@ from accrue.federated.secure.masks import with_masks  # noqa: E402
 from accrue.federated.secure.needs import NeededUnits  # noqa: E402
 from accrue.federated.secure.participant import Participant, Revealed, pair_mask, self_mask  # noqa: E402
 from accrue.federated.secure.sealed import seal, unseal  # noqa: E402
-from accrue.federated.secure.session import Session, check_clients, least_threshold  # noqa: E402
+from accrue.federated.secure.session import Session, check_members, check_run, least_threshold  # noqa: E402
 from accrue.federated.secure.words import SumLayout  # noqa: E402
 
 NAMES = ["ann", "bob", "cleo", "dan", "eve"]
@@ -34,7 +34,7 @@ def entropy_of(seed):
 
 
 def session_of(round=3, attempt=0, label="sums", threshold=3):
-    return Session("run 1", round, attempt, label, threshold)
+    return Session("nonce 1", round, attempt, label, threshold)
 
 
 def vectors_of(names=NAMES, words=WORDS):
@@ -104,7 +104,7 @@ def test_masks_cancel_for_those_whose_words_arrived(lost, survivors):
 
 @pytest.mark.parametrize("phase", ["keys", "shares", "masked", "revealed"])
 def test_below_the_threshold_there_is_no_sum(phase):
-    with pytest.raises(accrue.RunError, match=r"secure sum of round 3: expected 3 clients, received 2"):
+    with pytest.raises(accrue.RunError, match=r"secure sum of round 3: expected 3 clients, the threshold, received 2"):
         Exchange(session_of(), vectors_of(), {phase: ["ann", "cleo", "eve"]}).run()
 
 
@@ -141,7 +141,7 @@ def test_either_mask_alone_hides_a_message():
         assert np.array_equal(with_masks(without_pairs, subtract=[own]), vectors[name]), "without both it is open"
 
 
-@pytest.mark.parametrize("other", [session_of(round=4), session_of(attempt=1), session_of(label="units"), Session("run 2", 3, 0, "sums", 3)])
+@pytest.mark.parametrize("other", [session_of(round=4), session_of(attempt=1), session_of(label="units"), Session("nonce 2", 3, 0, "sums", 3)])
 def test_each_session_has_other_masks(other):
     """Even with keys that are drawn twice, as of a client that was restored from a copy of its machine."""
     first, second = (Exchange(session, vectors_of(), seed=5) for session in (session_of(), other))
@@ -205,9 +205,9 @@ def _other(keys):
     (lambda members: {**members, "bob": members["cleo"]}, "keys that do not fit"),
     (lambda members: {**members, "bob": PublicKeys(b"short", members["bob"].masking)}, "keys that do not fit"),
     (lambda members: {**members, "bob": PublicKeys(bytes(32), members["bob"].masking)}, "an X25519 public key of 32 bytes"),
-    (lambda members: {name: members[name] for name in NAMES[:2]}, "expected at least 3 clients, received 2"),
+    (lambda members: {name: members[name] for name in NAMES[:2]}, "expected at least 3 clients, the threshold, received 2"),
     (lambda members: {**members, **{f"x{i}": PublicKeys(bytes([i] * 32), bytes([i + 9] * 32)) for i in range(1, 4)}},
-     "expected a threshold of 5 to 8 for 8 clients, received 3"),
+     "expected a threshold of more than half of 8 clients, received 3"),
 ])
 def test_keys_that_do_not_fit_are_refused(change, message):
     clients = {name: Participant.begin(session_of(), name, entropy_of(name)) for name in NAMES}
@@ -281,11 +281,15 @@ def test_wrong_shares_of_a_key_are_noticed():
 
 def test_thresholds():
     assert [least_threshold(clients) for clients in (3, 4, 5, 10)] == [2, 3, 3, 6]
-    check_clients("x", 3, 2)
+    check_run("x", 3, 2)
     for clients, threshold, message in ((2, 2, "at least 3 clients, received 2"), (5, 2, "a threshold of 3 to 5 for 5 clients, received 2"),
                                         (5, 6, "a threshold of 3 to 5 for 5 clients, received 6")):
         with pytest.raises(accrue.UsageError, match=message):
-            check_clients("x", clients, threshold)
+            check_run("x", clients, threshold)
+    check_members("x", 2, 2)
+    for clients, threshold, message in ((2, 3, "at least 3 clients, the threshold, received 2"), (6, 3, "more than half of 6 clients, received 3")):
+        with pytest.raises(accrue.UsageError, match=message):
+            check_members("x", clients, threshold)
 
 
 def test_shamir_fits_published_shares():

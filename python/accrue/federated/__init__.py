@@ -13,6 +13,7 @@ from accrue.federated.exact_window import ExactWindow
 from accrue.federated.local_rounds import FED_ADAM, FED_AVG, LocalRounds
 from accrue.federated.members import Client
 from accrue.federated.rounds import RoundReport
+from accrue.federated.secure_sums import SecureSums
 from accrue.federated.server import server_app
 
-__all__ = ["FED_ADAM", "FED_AVG", "Client", "Evaluation", "ExactWindow", "LocalRounds", "RoundReport", "client_app", "server_app"]
+__all__ = ["FED_ADAM", "FED_AVG", "Client", "Evaluation", "ExactWindow", "LocalRounds", "RoundReport", "SecureSums", "client_app", "server_app"]

@@ -118,19 +118,23 @@ def dtype_of_sum(like: torch.Tensor, stated: torch.dtype | None) -> torch.dtype:
     return stated or (torch.float64 if like.dtype == torch.float64 else torch.float32)
 
 
-def _gradient(name: str, array: Any, expected: Expected) -> torch.Tensor:
-    like = expected.parameters[name]
-    dtype = dtype_of_sum(like, expected.dtype)
-    most = like.numel() * dtype.itemsize + MOST_HEADER_BYTES
+def tensor_of(name: str, array: Any, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+    """Returns a tensor of a message. Raises Refused unless it has this dtype and shape. Its size is compared before it is read."""
+    most = shape.numel() * dtype.itemsize + MOST_HEADER_BYTES
     if len(array.data) > most:
         raise Refused(f"{len(array.data)} bytes for {name}, where at most {most} are expected: oversized")
     try:
-        gradient = torch.from_numpy(array.numpy().copy())
+        tensor = torch.from_numpy(array.numpy().copy())
     except (TypeError, ValueError, EOFError) as error:
         raise Refused(f"{name}, which cannot be read: {error}") from None
-    if gradient.dtype != dtype or gradient.shape != like.shape:
-        raise Refused(f"{name} as {gradient.dtype} {list(gradient.shape)}, where {dtype} {list(like.shape)} is expected")
-    return gradient
+    if tensor.dtype != dtype or tensor.shape != shape:
+        raise Refused(f"{name} as {tensor.dtype} {list(tensor.shape)}, where {dtype} {list(shape)} is expected")
+    return tensor
+
+
+def _gradient(name: str, array: Any, expected: Expected) -> torch.Tensor:
+    like = expected.parameters[name]
+    return tensor_of(name, array, dtype_of_sum(like, expected.dtype), like.shape)
 
 
 def _expect_in_range(name: str, gradient: torch.Tensor, contributions: int) -> None:

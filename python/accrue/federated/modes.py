@@ -65,6 +65,9 @@ class Mode(abc.ABC):
 
     # The server's side.
 
+    def expect_server(self, keys: Mapping[str, str], clients: int, quorum: int) -> None:
+        """Raises UsageError if the server's config (its keys that differ from the defaults), clients and quorum do not suit the mode."""
+
     def message(self, round_: Round, facts: Mapping[str, Any], **tensors: Mapping[str, torch.Tensor]) -> RecordDict:
         """Returns the content of any message of this mode to a client."""
         return messages.pack({"mode": self.stated(), "window": round_.window, **facts}, **tensors)

@@ -122,5 +122,6 @@ class Round:
     def step(self, collected: Collected) -> RoundReport:
         """Takes the step."""
         report = self._stepper.step(collected.sums)
-        return RoundReport(self.window, report.step, report.stepped, report.loss, report.grad_norm, report.lr, collected.weights, self.absent,
-                           self.refused)
+        # A client whose sums were taken counts, even if it did not answer later.
+        absent, refused = ({name: reason for name, reason in noted.items() if name not in collected.weights} for noted in (self.absent, self.refused))
+        return RoundReport(self.window, report.step, report.stepped, report.loss, report.grad_norm, report.lr, collected.weights, absent, refused)

@@ -78,6 +78,7 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         keys = dict(_native.keys_of_sums(os.fspath(config), overrides))
+        agreed.expect_server(keys, clients, terms.quorum)
         exchange = Exchange(grid, clock or SystemTime())
         members = Members(exchange, agreed.stated(), keys)
         described = members.gather(clients, terms.timeout)

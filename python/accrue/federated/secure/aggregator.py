@@ -11,7 +11,7 @@ from accrue.federated.secure import shamir
 from accrue.federated.secure.keys import KEY_BYTES, PublicKeys, key_pair
 from accrue.federated.secure.masks import Words, with_masks
 from accrue.federated.secure.participant import Revealed, adds, digest_of, pair_mask, points_of, self_mask
-from accrue.federated.secure.session import LEAST_CLIENTS, Session
+from accrue.federated.secure.session import Session
 
 
 class Aggregator:
@@ -52,7 +52,7 @@ class Aggregator:
 
     def close_keys(self) -> dict[str, PublicKeys]:
         """Returns all members' keys, for all of them."""
-        self._expect_enough(len(self._members), max(self._session.threshold, LEAST_CLIENTS))
+        self._expect_enough(len(self._members))
         self._digest = digest_of(self._members)
         return dict(self._members)
 
@@ -119,10 +119,9 @@ class Aggregator:
         return RunError(str(self._session), f"shares of one secret of {owner}", "shares that do not fit each other",
                         "leaving out clients that may not follow the protocol")
 
-    def _expect_enough(self, clients: int, least: int | None = None) -> None:
-        least = self._session.threshold if least is None else least
-        if clients < least:
-            raise RunError(str(self._session), f"{least} clients", str(clients), "a smaller quorum, or a longer timeout")
+    def _expect_enough(self, clients: int) -> None:
+        if clients < self._session.threshold:
+            raise RunError(str(self._session), f"{self._session.threshold} clients, the threshold", str(clients), "a longer timeout, or more clients in a run")
 
     def _refused(self, expected: str, received: str) -> UsageError:
         return UsageError(str(self._session), expected, received, "the same version of accrue on clients and server")

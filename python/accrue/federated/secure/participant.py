@@ -13,7 +13,7 @@ from accrue.federated.secure import shamir
 from accrue.federated.secure.keys import KEY_BYTES, Entropy, KeyPair, PublicKeys, agree, derive, key_pair
 from accrue.federated.secure.masks import Words, with_masks
 from accrue.federated.secure.sealed import seal, unseal
-from accrue.federated.secure.session import Session, check_clients
+from accrue.federated.secure.session import Session, check_members
 
 # The phases, each of which happens once.
 KEYS, SHARED, MASKED, REVEALED = "keys", "shares", "masked", "revealed"
@@ -108,7 +108,7 @@ class Participant:
             UsageError: there are too few members for the threshold, or keys do not fit: this client's are others, or two members have the same.
         """
         self._expect(KEYS)
-        check_clients(str(self._session), len(members), self._session.threshold)
+        check_members(str(self._session), len(members), self._session.threshold)
         if members.get(self._name) != self.public_keys:
             raise self._refused(f"the keys that {self._name} sent", "others")
         keys = [key for each in members.values() for key in (each.sealing, each.masking)]

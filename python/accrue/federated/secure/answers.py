@@ -1,0 +1,134 @@
+"""What a client answers in each phase, and what it keeps in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from accrue.errors import UsageError
+from accrue.federated import messages
+from accrue.federated.secure import wire
+from accrue.federated.secure.keys import Entropy
+from accrue.federated.secure.needs import NeededUnits
+from accrue.federated.secure.participant import Participant
+from accrue.federated.secure.session import Session
+from accrue.federated.secure.words import SumLayout
+from accrue.federated.work import Task
+from accrue.windows import Sums
+
+# After messages, which says what to install.
+from flwr.app import ConfigRecord, Context, RecordDict
+
+RECORD = "accrue.secure"
+
+
+class Kept:
+    """A client's own state of a run, in Flower's context. It stays on the client's node, and holds the secrets of the attempt that is under way."""
+
+    def __init__(self, context: Context):
+        self._records = context.state
+        self._state: dict[str, Any] = json.loads(self._records[RECORD]["json"]) if RECORD in self._records else {}
+
+    def begin(self, nonce: str, window: int, attempt: int, participants: Mapping[str, Participant]) -> None:
+        """Replaces what was kept.
+
+        Raises:
+            UsageError: the attempt is none after the last one, or the round's sums were opened already. So nothing begins twice, and a server that
+                asks for several attempts sees one sum of a round at most.
+        """
+        last, opened = self._state.get("attempt", [-1, -1]), self._state.get("opened", -1)
+        if [window, attempt] <= last or window <= opened:
+            raise UsageError(f"secure sum of round {window}", f"an attempt after number {last[1]} of round {last[0]}, and a round after {opened}, the last one opened",
+                             f"attempt {attempt} of round {window}: a replay", "a new run")
+        self._state = {"nonce": nonce, "attempt": [window, attempt], "opened": opened}
+        self.keep(participants)
+
+    def participants(self, nonce: str, window: int, attempt: int) -> dict[str, Participant]:
+        """Returns the state machines of this attempt. Raises UsageError if it is not under way."""
+        if (self._state.get("nonce"), self._state.get("attempt")) != (nonce, [window, attempt]) or not self._state["participants"]:
+            raise UsageError(f"secure sum of round {window}", "the attempt that is under way", "another one: a replay, or a client that lost its state",
+                             "a new attempt")
+        return {label: Participant.of_state(state) for label, state in self._state["participants"].items()}
+
+    def keep(self, participants: Mapping[str, Participant]) -> None:
+        self._state["participants"] = {label: participant.state() for label, participant in participants.items()}
+        self._write()
+
+    def end(self, window: int) -> None:
+        """Forgets the attempt's secrets: the shares that open the round's sums were told."""
+        self._state.update(opened=window, participants={})
+        self._write()
+
+    def _write(self) -> None:
+        self._records[RECORD] = ConfigRecord({"json": json.dumps(self._state)})
+
+
+class Answers:
+    """A client's side of each attempt.
+
+    Args:
+        threshold: as the client itself states it; the server has no say in it.
+        sums: runs the samples of a request, and returns their sums.
+        entropy: returns random bytes.
+    """
+
+    def __init__(self, threshold: int, sums: Callable[[Task], Sums], entropy: Entropy):
+        self._threshold, self._sums, self._entropy = threshold, sums, entropy
+
+    def answer(self, task: Task) -> RecordDict:
+        """Returns the content of a reply. Raises UsageError or Refused if the request is not one that may come next."""
+        answers = {wire.KEYS: self._keys, wire.SHARES: self._shares, wire.MASKED: self._masked, wire.REVEAL: self._reveal}
+        phase, nonce, window, attempt = (task.facts.get(name) for name in ("phase", "nonce", "window", "attempt"))
+        if phase not in answers or not isinstance(nonce, str) or not isinstance(window, int) or not isinstance(attempt, int):
+            raise messages.Refused("a request that is of no phase of a secure sum")
+        facts, tensors = answers[phase](task, nonce, window, attempt)
+        return messages.pack({"phase": phase, "nonce": nonce, "window": window, "attempt": attempt, **facts}, **tensors)
+
+    def _keys(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        participants = {label: Participant.begin(Session(nonce, window, attempt, label, self._threshold), task.name, self._entropy) for label in wire.LABELS}
+        Kept(task.context).begin(nonce, window, attempt, participants)
+        return {wire.EACH: {label: wire.keys_as_facts(participant.public_keys) for label, participant in participants.items()}}, {}
+
+    def _shares(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        kept = Kept(task.context)
+        participants, tables, sealed = kept.participants(nonce, window, attempt), wire.table_of(task.facts, wire.EACH), {}
+        for label, participant in participants.items():
+            members = {name: wire.keys_of(keys) for name, keys in wire.table_of(tables, label).items()}
+            sealed[label] = wire.sealed_as_facts(participant.share(members, self._entropy))
+        kept.keep(participants)
+        return {wire.EACH: sealed}, {}
+
+    def _masked(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        kept = Kept(task.context)
+        participants, tables = kept.participants(nonce, window, attempt), wire.table_of(task.facts, wire.EACH)
+        words = self._words(task)
+        masked = {label: torch.from_numpy(participant.mask(words[label], wire.sealed_of(tables, label)).view(np.int64))
+                  for label, participant in participants.items()}
+        kept.keep(participants)
+        return {}, {"masked": masked}
+
+    def _reveal(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        kept = Kept(task.context)
+        participants, label, survivors = kept.participants(nonce, window, attempt), task.facts.get("label"), task.facts.get("survivors")
+        if label not in participants or not isinstance(survivors, list) or not all(isinstance(name, str) for name in survivors):
+            raise messages.Refused("a request that names no sum, or no clients in it")
+        revealed = participants[label].reveal(survivors)
+        if label == wire.SUMS:
+            kept.end(window)
+        else:
+            kept.keep(participants)
+        return wire.revealed_as_facts(revealed), {}
+
+    def _words(self, task: Task) -> dict[str, np.ndarray]:
+        sums, stated = self._sums(task), tuple(task.facts["units"])
+        if not sums.units:
+            raise UsageError("secure sums", 'sums in fixed point: precision.accumulate = "fixed"', "sums in another precision", 'accumulate = "fixed" in [precision]')
+        layout = SumLayout({name: value.shape for name, value in task.parameters().items()}, sums.units)
+        operation = f"secure sum of round {task.facts['window']}"
+        # In other units than the stated ones the words cannot be added. The server asks again when it knows the largest need.
+        added = layout.words_of(operation, sums) if sums.units == stated else np.zeros(layout.words, np.uint64)
+        return {wire.UNITS: NeededUnits(stated, task.facts["clients"], messages.MOST_UNIT).words_of(sums.units), wire.SUMS: added}
