@@ -141,6 +141,26 @@ def test_either_mask_alone_hides_a_message():
         assert np.array_equal(with_masks(without_pairs, subtract=[own]), vectors[name]), "without both it is open"
 
 
+def test_two_clients_and_the_server_do_not_uncover_a_third_one():
+    """They know the seeds that were revealed and their own pairwise masks. What is left of ann's words is hidden by the masks of dan and eve."""
+    session, vectors = session_of(), vectors_of()
+    exchange = Exchange(session, vectors)
+    exchange.run()
+    state = exchange.clients["ann"].state()
+    known = [self_mask(session, state["digest"], "ann", bytes.fromhex(state["seed"]))]
+    for name in ("bob", "cleo"):
+        keys = key_pair(bytes.fromhex(exchange.clients[name].state()["masking"]))
+        known.append(pair_mask(session, state["digest"], keys, bytes.fromhex(state["members"]["ann"][1])))
+    assert chi_square(with_masks(exchange.masked["ann"], subtract=known)) < MOST_CHI_SQUARE
+    honest = sum_of(exchange.masked, ["ann", "dan", "eve"])
+    masks = [self_mask(session, state["digest"], name, bytes.fromhex(exchange.clients[name].state()["seed"])) for name in ("ann", "dan", "eve")]
+    for name in ("bob", "cleo"):
+        keys = key_pair(bytes.fromhex(exchange.clients[name].state()["masking"]))
+        pairs = {other: pair_mask(session, state["digest"], keys, bytes.fromhex(state["members"][other][1])) for other in ("ann", "dan", "eve")}
+        honest = with_masks(honest, add=[key for other, key in pairs.items() if other > name], subtract=[key for other, key in pairs.items() if other < name])
+    assert np.array_equal(with_masks(honest, subtract=masks), sum_of(vectors, ["ann", "dan", "eve"])), "the sum of the honest ones is all they learn"
+
+
 @pytest.mark.parametrize("other", [session_of(round=4), session_of(attempt=1), session_of(label="units"), Session("nonce 2", 3, 0, "sums", 3)])
 def test_each_session_has_other_masks(other):
     """Even with keys that are drawn twice, as of a client that was restored from a copy of its machine."""

@@ -31,20 +31,22 @@ class Kept:
 
     def __init__(self, context: Context):
         self._records = context.state
-        self._state: dict[str, Any] = json.loads(self._records[RECORD]["json"]) if RECORD in self._records else {}
+        state = json.loads(self._records[RECORD]["json"]) if RECORD in self._records else {}
+        # Runs of a series share a context, and each begins with round 0.
+        self._state: dict[str, Any] = state if state.get("run") == context.run_id else {"run": context.run_id}
 
     def begin(self, nonce: str, window: int, attempt: int, participants: Mapping[str, Participant]) -> None:
         """Replaces what was kept.
 
         Raises:
-            UsageError: the attempt is none after the last one, or the round's sums were opened already. So nothing begins twice, and a server that
+            UsageError: the attempt is none after the last one, or the round's sums were unmasked already. So nothing begins twice, and a server that
                 asks for several attempts sees one sum of a round at most.
         """
-        last, opened = self._state.get("attempt", [-1, -1]), self._state.get("opened", -1)
-        if [window, attempt] <= last or window <= opened:
-            raise UsageError(f"secure sum of round {window}", f"an attempt after number {last[1]} of round {last[0]}, and a round after {opened}, the last one opened",
+        last, unmasked = self._state.get("attempt", [-1, -1]), self._state.get("unmasked", -1)
+        if [window, attempt] <= last or window <= unmasked:
+            raise UsageError(f"secure sum of round {window}", f"an attempt after number {last[1]} of round {last[0]}, and a round after {unmasked}, the last one unmasked",
                              f"attempt {attempt} of round {window}: a replay", "a new run")
-        self._state = {"nonce": nonce, "attempt": [window, attempt], "opened": opened}
+        self._state = {"run": self._state["run"], "nonce": nonce, "attempt": [window, attempt], "unmasked": unmasked}
         self.keep(participants)
 
     def participants(self, nonce: str, window: int, attempt: int) -> dict[str, Participant]:
@@ -59,8 +61,8 @@ class Kept:
         self._write()
 
     def end(self, window: int) -> None:
-        """Forgets the attempt's secrets: the shares that open the round's sums were told."""
-        self._state.update(opened=window, participants={})
+        """Forgets the attempt's secrets: the shares that unmask the round's sums are with the server."""
+        self._state.update(unmasked=window, participants={})
         self._write()
 
     def _write(self) -> None:

@@ -29,7 +29,7 @@ Request = Callable[[Client, Mapping[str, Any]], RecordDict]
 class Attempt:
     """Asks clients for two sums at once: of the units that they need, and of their words in the stated units.
 
-    The second sum is opened only if the first one says that all were in the stated units. Otherwise its masks are never removed, and the round begins
+    The second sum is unmasked only if the first one says that all were in the stated units. Otherwise its masks stay, and the round begins
     again in larger units with new keys.
 
     Args:
@@ -71,7 +71,7 @@ class Attempt:
                                               wire.EACH: {label: wire.sealed_as_facts(each[client.name]) for label, each in routed.items()}}, self._take_masked)
         self._round.expect_quorum(here)
         self._left = here
-        return self._needed.largest(self._opened(wire.UNITS), len(self._aggregators[wire.UNITS].survivors))
+        return self._needed.largest(self._unmasked(wire.UNITS), len(self._aggregators[wire.UNITS].survivors))
 
     def sums(self) -> Sums:
         """Returns the sum of the survivors' sums, all of which are in the stated units.
@@ -79,9 +79,9 @@ class Attempt:
         Raises:
             RunError: fewer clients than the threshold are left, or the sum is out of range.
         """
-        return self._layout.sums_of(self._operation, self._opened(wire.SUMS))
+        return self._layout.sums_of(self._operation, self._unmasked(wire.SUMS))
 
-    def _opened(self, label: str) -> np.ndarray:
+    def _unmasked(self, label: str) -> np.ndarray:
         aggregator = self._aggregators[label]
         survivors = aggregator.close_masked()
         self._left = self._exchange(self._left, wire.REVEAL, self._message, {"label": label, "survivors": survivors},
