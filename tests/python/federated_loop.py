@@ -72,11 +72,15 @@ def folder(tmp_path):
     return Folder(tmp_path, {})
 
 
-@pytest.fixture(autouse=True)
-def task(monkeypatch):
+def in_one_run(patch):
     """A message takes its run from the process in which Flower starts an app."""
     for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
+        patch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture(autouse=True)
+def task(monkeypatch):
+    in_one_run(monkeypatch)
 
 
 class VirtualTime:

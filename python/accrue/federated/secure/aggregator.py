@@ -14,6 +14,10 @@ from accrue.federated.secure.participant import Revealed, adds, digest_of, pair_
 from accrue.federated.secure.session import Session
 
 
+class TooFewClients(RunError):
+    """Fewer clients than the threshold are left, so a sum stays masked."""
+
+
 class Aggregator:
     """The server's side of one session. In each phase it takes what clients sent, one by one, and closes the phase with those that answered.
 
@@ -121,7 +125,8 @@ class Aggregator:
 
     def _expect_enough(self, clients: int) -> None:
         if clients < self._session.threshold:
-            raise RunError(str(self._session), f"{self._session.threshold} clients, the threshold", str(clients), "a longer timeout, or more clients in a run")
+            raise TooFewClients(str(self._session), f"{self._session.threshold} clients, the threshold", str(clients),
+                                "a longer timeout, or more clients in a run")
 
     def _refused(self, expected: str, received: str) -> UsageError:
         return UsageError(str(self._session), expected, received, "the same version of accrue on clients and server")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,25 +13,22 @@ from accrue.errors import UsageError
 from accrue.federated import messages
 from accrue.federated.secure import wire
 from accrue.federated.secure.keys import Entropy
-from accrue.federated.secure.needs import NeededUnits
 from accrue.federated.secure.participant import Participant
 from accrue.federated.secure.session import Session
-from accrue.federated.secure.words import SumLayout
 from accrue.federated.work import Task
-from accrue.windows import Sums
 
 # After messages, which says what to install.
 from flwr.app import ConfigRecord, Context, RecordDict
 
-RECORD = "accrue.secure"
+RECORD = "accrue.secure."
 
 
 class Kept:
     """A client's own state of a run, in Flower's context. It stays on the client's node, and holds the secrets of the attempt that is under way."""
 
-    def __init__(self, context: Context):
-        self._records = context.state
-        state = json.loads(self._records[RECORD]["json"]) if RECORD in self._records else {}
+    def __init__(self, context: Context, record: str):
+        self._records, self._record = context.state, record
+        state = json.loads(self._records[record]["json"]) if record in self._records else {}
         # Runs of a series share a context, and each begins with round 0.
         self._state: dict[str, Any] = state if state.get("run") == context.run_id else {"run": context.run_id}
 
@@ -44,7 +41,8 @@ class Kept:
         """
         last, unmasked = self._state.get("attempt", [-1, -1]), self._state.get("unmasked", -1)
         if [window, attempt] <= last or window <= unmasked:
-            raise UsageError(f"secure sum of round {window}", f"an attempt after number {last[1]} of round {last[0]}, and a round after {unmasked}, the last one unmasked",
+            raise UsageError(f"secure sum of round {window}",
+                             f"an attempt after number {last[1]} of round {last[0]}, and a round after {unmasked}, the last one unmasked",
                              f"attempt {attempt} of round {window}: a replay", "a new run")
         self._state = {"run": self._state["run"], "nonce": nonce, "attempt": [window, attempt], "unmasked": unmasked}
         self.keep(participants)
@@ -66,7 +64,7 @@ class Kept:
         self._write()
 
     def _write(self) -> None:
-        self._records[RECORD] = ConfigRecord({"json": json.dumps(self._state)})
+        self._records[self._record] = ConfigRecord({"json": json.dumps(self._state)})
 
 
 class Answers:
@@ -74,12 +72,13 @@ class Answers:
 
     Args:
         threshold: as the client itself states it; the server has no say in it.
-        sums: runs the samples of a request, and returns their sums.
+        labels: the sums of an attempt, in the order in which they are unmasked.
+        words: does the work of a request, and returns the words for each label.
         entropy: returns random bytes.
     """
 
-    def __init__(self, threshold: int, sums: Callable[[Task], Sums], entropy: Entropy):
-        self._threshold, self._sums, self._entropy = threshold, sums, entropy
+    def __init__(self, threshold: int, labels: Sequence[str], words: Callable[[Task], Mapping[str, np.ndarray]], entropy: Entropy):
+        self._threshold, self._labels, self._words, self._entropy = threshold, tuple(labels), words, entropy
 
     def answer(self, task: Task) -> RecordDict:
         """Returns the content of a reply. Raises UsageError or Refused if the request is not one that may come next."""
@@ -91,12 +90,12 @@ class Answers:
         return messages.pack({"phase": phase, "nonce": nonce, "window": window, "attempt": attempt, **facts}, **tensors)
 
     def _keys(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        participants = {label: Participant.begin(Session(nonce, window, attempt, label, self._threshold), task.name, self._entropy) for label in wire.LABELS}
-        Kept(task.context).begin(nonce, window, attempt, participants)
+        participants = {label: Participant.begin(Session(nonce, window, attempt, label, self._threshold), task.name, self._entropy) for label in self._labels}
+        self._kept(task).begin(nonce, window, attempt, participants)
         return {wire.EACH: {label: wire.keys_as_facts(participant.public_keys) for label, participant in participants.items()}}, {}
 
     def _shares(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        kept = Kept(task.context)
+        kept = self._kept(task)
         participants, tables, sealed = kept.participants(nonce, window, attempt), wire.table_of(task.facts, wire.EACH), {}
         for label, participant in participants.items():
             members = {name: wire.keys_of(keys) for name, keys in wire.table_of(tables, label).items()}
@@ -105,7 +104,7 @@ class Answers:
         return {wire.EACH: sealed}, {}
 
     def _masked(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        kept = Kept(task.context)
+        kept = self._kept(task)
         participants, tables = kept.participants(nonce, window, attempt), wire.table_of(task.facts, wire.EACH)
         words = self._words(task)
         masked = {label: torch.from_numpy(participant.mask(words[label], wire.sealed_of(tables, label)).view(np.int64))
@@ -114,23 +113,16 @@ class Answers:
         return {}, {"masked": masked}
 
     def _reveal(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        kept = Kept(task.context)
+        kept = self._kept(task)
         participants, label, survivors = kept.participants(nonce, window, attempt), task.facts.get("label"), task.facts.get("survivors")
         if label not in participants or not isinstance(survivors, list) or not all(isinstance(name, str) for name in survivors):
             raise messages.Refused("a request that names no sum, or no clients in it")
         revealed = participants[label].reveal(survivors)
-        if label == wire.SUMS:
+        if label == self._labels[-1]:
             kept.end(window)
         else:
             kept.keep(participants)
         return wire.revealed_as_facts(revealed), {}
 
-    def _words(self, task: Task) -> dict[str, np.ndarray]:
-        sums, stated = self._sums(task), tuple(task.facts["units"])
-        if not sums.units:
-            raise UsageError("secure sums", 'sums in fixed point: precision.accumulate = "fixed"', "sums in another precision", 'accumulate = "fixed" in [precision]')
-        layout = SumLayout({name: value.shape for name, value in task.parameters().items()}, sums.units)
-        operation = f"secure sum of round {task.facts['window']}"
-        # In other units than the stated ones the words cannot be added. The server asks again when it knows the largest need.
-        added = layout.words_of(operation, sums) if sums.units == stated else np.zeros(layout.words, np.uint64)
-        return {wire.UNITS: NeededUnits(stated, task.facts["clients"], messages.MOST_UNIT).words_of(sums.units), wire.SUMS: added}
+    def _kept(self, task: Task) -> Kept:
+        return Kept(task.context, RECORD + self._labels[-1])

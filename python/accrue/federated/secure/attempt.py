@@ -1,4 +1,4 @@
-"""The server's side of one attempt at a round: five exchanges, of which the middle one has the clients' work."""
+"""The server's side of one attempt: the exchanges of a protocol that sums one or more vectors at once."""
 
 from __future__ import annotations
 
@@ -14,89 +14,76 @@ from accrue.federated.members import Client
 from accrue.federated.rounds import Round
 from accrue.federated.secure import wire
 from accrue.federated.secure.aggregator import Aggregator
-from accrue.federated.secure.needs import NeededUnits
 from accrue.federated.secure.session import Session
-from accrue.federated.secure.words import SumLayout
-from accrue.windows import Sums
 
 # After messages, which says what to install.
 from flwr.app import RecordDict
 
-# What makes a request: a client, facts, and the record of tensors that the phase has.
+# Makes the content of a request: of a client and facts.
 Request = Callable[[Client, Mapping[str, Any]], RecordDict]
+# Sends contents to clients by name, and returns the answers.
+Ask = Callable[[Iterable[str], Callable[[Client], RecordDict]], Mapping[str, RecordDict]]
 
 
 class Attempt:
-    """Asks clients for two sums at once: of the units that they need, and of their words in the stated units.
-
-    The second sum is unmasked only if the first one says that all were in the stated units. Otherwise its masks stay, and the round begins
-    again in larger units with new keys.
+    """Asks clients for keys, shares and masked words, and then for the shares that unmask one sum after the other. A sum may stay masked.
 
     Args:
         round_: the round.
-        nonce, attempt, threshold: as in Session.
-        units: the stated units.
-        message: makes the content of a request.
-        work: makes the content of the request that has the window's samples and parameters.
+        nonce, number, threshold: of the sessions.
+        lengths: the number of words of each sum, by label.
+        ask: how messages are sent.
+        message: makes a request of a phase in which clients only have to answer.
+        work: makes the request of masked words.
     """
 
-    def __init__(self, round_: Round, nonce: str, attempt: int, threshold: int, units: tuple[int, ...], message: Request, work: Request):
-        self._round, self._facts, self._units = round_, {"nonce": nonce, "attempt": attempt}, units
-        self._message, self._work = message, work
-        self._operation = f"secure sum of round {round_.window}"
+    def __init__(self, round_: Round, nonce: str, number: int, threshold: int, lengths: Mapping[str, int], ask: Ask, message: Request, work: Request):
+        self._round, self._facts, self._lengths = round_, {"nonce": nonce, "attempt": number}, dict(lengths)
+        self._ask, self._message, self._work = ask, message, work
+        self._aggregators = {label: Aggregator(Session(nonce, round_.window, number, label, threshold), words) for label, words in self._lengths.items()}
         self._left: list[str] = []
-        self._needed = NeededUnits(units, len(round_.clients), messages.MOST_UNIT)
-        self._layout = SumLayout({name: value.shape for name, value in round_.expected.parameters.items()}, units)
-        self._words = {wire.UNITS: self._needed.words, wire.SUMS: self._layout.words}
-        self._aggregators = {label: Aggregator(Session(nonce, round_.window, attempt, label, threshold), words) for label, words in self._words.items()}
 
-    @property
-    def survivors(self) -> list[str]:
-        """Those whose words are in the sum."""
-        return self._aggregators[wire.SUMS].survivors
-
-    def needed(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Asks these clients for keys, shares and masked words. Returns the largest units that one of them needs.
+    def mask(self, names: Iterable[str]) -> list[str]:
+        """Takes masked words of these clients. Returns those whose words are in the sums.
 
         Raises:
-            RunError: fewer clients than the threshold or the quorum are left.
+            RunError: fewer clients than the threshold are left.
         """
         here = self._exchange(names, wire.KEYS, self._message, {}, self._take_keys)
         members = {label: aggregator.close_keys() for label, aggregator in self._aggregators.items()}
-        tables = {label: {name: wire.keys_as_facts(keys) for name, keys in each.items()} for label, each in members.items()}
-        here = self._exchange(here, wire.SHARES, self._message, {wire.EACH: tables}, self._take_sealed)
+        keys = {label: {name: wire.keys_as_facts(each) for name, each in table.items()} for label, table in members.items()}
+        here = self._exchange(here, wire.SHARES, self._message, {wire.EACH: keys}, self._take_sealed)
         routed = {label: aggregator.close_sealed() for label, aggregator in self._aggregators.items()}
-        here = self._exchange([name for name in here if all(name in each for each in routed.values())], wire.MASKED, self._work,
-                              lambda client: {"clients": len(self._round.clients),
-                                              wire.EACH: {label: wire.sealed_as_facts(each[client.name]) for label, each in routed.items()}}, self._take_masked)
-        self._round.expect_quorum(here)
-        self._left = here
-        return self._needed.largest(self._unmasked(wire.UNITS), len(self._aggregators[wire.UNITS].survivors))
 
-    def sums(self) -> Sums:
-        """Returns the sum of the survivors' sums, all of which are in the stated units.
+        def work(client: Client, facts: Mapping[str, Any]) -> RecordDict:
+            sealed = {label: wire.sealed_as_facts(table[client.name]) for label, table in routed.items()}
+            return self._work(client, {**facts, "clients": len(self._round.clients), wire.EACH: sealed})
+
+        self._left = self._exchange(here, wire.MASKED, work, {}, self._take_masked)
+        for aggregator in self._aggregators.values():
+            aggregator.close_masked()
+        return list(self._left)
+
+    def total(self, label: str) -> np.ndarray:
+        """Returns one of the sums without masks.
 
         Raises:
-            RunError: fewer clients than the threshold are left, or the sum is out of range.
+            RunError: fewer clients than the threshold are left.
         """
-        return self._layout.sums_of(self._operation, self._unmasked(wire.SUMS))
-
-    def _unmasked(self, label: str) -> np.ndarray:
         aggregator = self._aggregators[label]
         survivors = aggregator.close_masked()
         self._left = self._exchange(self._left, wire.REVEAL, self._message, {"label": label, "survivors": survivors},
                                     lambda name, content, facts: aggregator.take_revealed(name, wire.revealed_of(facts)))
         return aggregator.total()
 
-    def _exchange(self, names: Iterable[str], phase: str, request: Request, facts_of: Callable[[Client], Mapping[str, Any]] | Mapping[str, Any],
+    def _exchange(self, names: Iterable[str], phase: str, request: Request, stated: Mapping[str, Any],
                   take: Callable[[str, RecordDict, Mapping[str, Any]], None]) -> list[str]:
         """Asks these clients, and returns those whose answers were taken."""
-        stated, taken = {**self._facts, "phase": phase}, []
-        answers = self._round.ask(names, lambda client: request(client, {**stated, **(facts_of(client) if callable(facts_of) else facts_of)}))
-        for name, content in answers.items():
+        about, taken = {**self._facts, "phase": phase}, []
+        for name, content in self._ask(names, lambda client: request(client, {**stated, **about})).items():
             try:
                 facts = messages.facts_of(content)
-                if any(facts.get(key) != value for key, value in {**stated, "window": self._round.window}.items()):
+                if any(facts.get(key) != value for key, value in {**about, "window": self._round.window}.items()):
                     raise messages.Refused("an answer to another request: a replay")
                 take(name, content, facts)
                 taken.append(name)
@@ -114,8 +101,8 @@ class Attempt:
 
     def _take_masked(self, name: str, content: RecordDict, facts: Mapping[str, Any]) -> None:
         arrays = content["accrue.masked"] if "accrue.masked" in content else {}
-        if set(arrays) != set(self._words):
-            raise messages.Refused(f"words of {', '.join(sorted(arrays)) or 'nothing'}, where {', '.join(self._words)} are expected")
-        words = {label: messages.tensor_of(label, arrays[label], torch.int64, torch.Size([count])) for label, count in self._words.items()}
+        if set(arrays) != set(self._lengths):
+            raise messages.Refused(f"words of {', '.join(sorted(arrays)) or 'nothing'}, where {', '.join(self._lengths)} are expected")
+        words = {label: messages.tensor_of(label, arrays[label], torch.int64, torch.Size([count])) for label, count in self._lengths.items()}
         for label, aggregator in self._aggregators.items():
             aggregator.take_masked(name, words[label].numpy().view(np.uint64))

@@ -10,12 +10,9 @@ from accrue.federated.secure import shamir
 from accrue.federated.secure.keys import PublicKeys
 from accrue.federated.secure.participant import Revealed
 
-# The sums of an attempt: which units clients need, and what they add up in these.
-UNITS, SUMS = "units", "sums"
-LABELS = (UNITS, SUMS)
-# Where a message has what a phase tells about each of them.
+# Where a message has what a phase has of each sum, by its label.
 EACH = "each"
-# The phases of an attempt. The last one happens for each sum by itself.
+# The phases of an attempt. The last one happens for each of its sums by itself.
 KEYS, SHARES, MASKED, REVEAL = "keys", "shares", "masked", "reveal"
 
 
@@ -57,4 +54,5 @@ def revealed_as_facts(revealed: Revealed) -> dict[str, dict[str, str]]:
 
 
 def revealed_of(facts: Mapping[str, Any]) -> Revealed:
-    return Revealed(*({name: int.from_bytes(bytes_of(share, "shares"), "big") for name, share in table_of(facts, kind).items()} for kind in ("seeds", "keys")))
+    return Revealed(*({name: int.from_bytes(bytes_of(share, "shares"), "big") for name, share in table_of(facts, kind).items()}
+                      for kind in ("seeds", "keys")))
