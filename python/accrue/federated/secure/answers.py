@@ -90,7 +90,8 @@ class Answers:
         return messages.pack({"phase": phase, "nonce": nonce, "window": window, "attempt": attempt, **facts}, **tensors)
 
     def _keys(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        participants = {label: Participant.begin(Session(nonce, window, attempt, label, self._threshold), task.name, self._entropy) for label in self._labels}
+        participants = {label: Participant.begin(Session(nonce, window, attempt, label, self._threshold), task.name, self._entropy)
+                        for label in self._labels}
         self._kept(task).begin(nonce, window, attempt, participants)
         return {wire.EACH: {label: wire.keys_as_facts(participant.public_keys) for label, participant in participants.items()}}, {}
 
