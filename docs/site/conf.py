@@ -35,7 +35,7 @@ autodoc_typehints = "signature"
 default_role = "literal"
 maximum_signature_line_length = 90
 # Modules that users import by name. All other names are in the package itself.
-PUBLIC_MODULES = {"accrue", "accrue.federated", "accrue.testing", "accrue.transformers"}
+PUBLIC_MODULES = {"accrue", "accrue.federated", "accrue.privacy", "accrue.privacy.clients", "accrue.testing", "accrue.transformers"}
 
 html_theme = "furo"
 html_title = "accrue"

@@ -1,0 +1,17 @@
+"""Training with differential privacy for each sample (docs/guide/privacy.md): `pip install accrue[private]`.
+
+    private = accrue.privacy.Privacy(clip=1.0, noise=1.1, delta=1e-6, epsilon=8.0)
+    trainer = accrue.privacy.PrivateTrainer("train.toml", private, ledger="data.spent")
+    for report in trainer:
+        print(report.step, report.epsilon)
+
+A step takes a Poisson sample of the data, clips the gradient of each sample's mean loss, and adds Gaussian noise to the sum.
+"""
+
+from accrue.privacy.accountant import Accountant, noise_for
+from accrue.privacy.ledger import Ledger
+from accrue.privacy.randomness import SeededRandomness, SystemRandomness
+from accrue.privacy.terms import Privacy
+from accrue.privacy.trainer import PrivateReport, PrivateTrainer, Unprotected
+
+__all__ = ["Accountant", "Ledger", "Privacy", "PrivateReport", "PrivateTrainer", "SeededRandomness", "SystemRandomness", "Unprotected", "noise_for"]
