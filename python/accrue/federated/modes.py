@@ -27,8 +27,11 @@ class Mode(abc.ABC):
     """What a round is: what a client is asked, what it answers, and how the answers become the sums of one optimizer step.
 
     The server calls collect() and evaluate(), a client answer() and answer_evaluation(). A mode that encloses another one (to hide its sums, or to add noise)
-    is given it, and calls the same methods of it.
+    is given it, and calls the same methods of it. It collects in its own way, so that it encloses none that does so, too.
     """
+
+    # Whether the mode encloses another one.
+    encloses = False
 
     @abc.abstractmethod
     def stated(self) -> dict[str, Any]:
@@ -131,4 +134,12 @@ def expect_mode(operation: str, mode: Any) -> Mode:
     if not isinstance(mode, Mode):
         raise UsageError(operation, "a mode of rounds as mode", f"a value of type {getattr(mode, '__name__', type(mode).__name__)}",
                          "mode=accrue.federated.ExactWindow()")
+    return mode
+
+
+def expect_enclosed(operation: str, mode: Any) -> Mode:
+    """Raises UsageError for anything but a mode that encloses no other one."""
+    if expect_mode(operation, mode).encloses:
+        raise UsageError(operation, "ExactWindow or LocalRounds as mode", f"{type(mode).__name__}, which encloses a mode itself",
+                         "one of the two: in this version sums are either hidden from the server or private")
     return mode

@@ -14,7 +14,7 @@ from accrue.errors import RunError, UsageError
 from accrue.federated.evaluation import Evaluation
 from accrue.federated.exact_window import ExactWindow
 from accrue.federated.members import Client
-from accrue.federated.modes import Mode, expect_mode
+from accrue.federated.modes import Mode, expect_enclosed
 from accrue.federated.rounds import Collected, Round
 from accrue.federated.secure.aggregator import TooFewClients
 from accrue.federated.secure.answers import Answers
@@ -55,11 +55,13 @@ class SecureSums(Mode):
         UsageError: an option is of the wrong type, or the threshold is 1.
     """
 
+    encloses = True
+
     def __init__(self, threshold: int, mode: Mode | None = None, *, entropy: Entropy = os.urandom):
         check_count("SecureSums", "threshold", threshold, required=True)
         if threshold < LEAST_THRESHOLD:
             raise UsageError("SecureSums", f"a threshold of at least {LEAST_THRESHOLD}", str(threshold), "more than half of the number of clients")
-        self._mode = expect_mode("SecureSums", ExactWindow() if mode is None else mode)
+        self._mode = expect_enclosed("SecureSums", ExactWindow() if mode is None else mode)
         self._threshold, self._entropy = int(threshold), entropy
 
     def stated(self) -> dict[str, Any]:
