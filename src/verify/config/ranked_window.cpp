@@ -31,8 +31,8 @@ namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 
-/// A port of the loopback interface that the system gives to nobody else while this exists. A store
-/// can listen there: both allow that the address is in use, and this does not listen.
+/// A port of the loopback interface, which the system gives to no other program while this exists.
+/// A store can listen there: both allow that the address is in use, and this does not listen.
 class ReservedPort {
  public:
   ReservedPort() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
