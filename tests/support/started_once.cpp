@@ -12,6 +12,7 @@
 // what they do at this moment, and threads that they start.
 
 #include <dlfcn.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -25,6 +26,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -205,4 +207,30 @@ extern "C" [[gnu::visibility("default")]] int __libc_start_main(Main program, in
   std::vector<char*>& own = become(serve(std::atoi(listening), loaded), loaded);
   return start(program, static_cast<int>(own.size()) - 1, own.data(), init, fini, loader_fini,
                stack);
+}
+
+namespace {
+
+using Visit = int (*)(dl_phdr_info*, std::size_t, void*);
+
+struct Visitor {
+  Visit visit;
+  void* data;
+};
+
+int visit_others(dl_phdr_info* object, std::size_t size, void* visitor) {
+  if (std::string_view(object->dlpi_name).ends_with("/libstarted_once.so")) return 0;
+  const Visitor& others = *static_cast<Visitor*>(visitor);
+  return others.visit(object, size, others.data);
+}
+
+}  // namespace
+
+// Replaces the C library's: a run records the libraries that it was loaded with, and a fork has to
+// record those of any other start.
+extern "C" [[gnu::visibility("default")]] int dl_iterate_phdr(Visit visit, void* data) {
+  static const auto all =
+      reinterpret_cast<decltype(&dl_iterate_phdr)>(::dlsym(RTLD_NEXT, "dl_iterate_phdr"));
+  Visitor visitor{visit, data};
+  return all(visit_others, &visitor);
 }
