@@ -156,6 +156,13 @@ def test_evaluations_are_summed_with_masks(folder):
         assert not mine.evaluation.losses and not mine.evaluation.weights and not mine.evaluation.missing
 
 
+def test_an_evaluation_below_the_quorum_stays_masked(folder):
+    options = {"overrides": ["data.val_fraction=0.4", "run.steps=1"], "evaluate_every": 1, "timeout": 5.0, "quorum": 3}
+    assert Rounds(folder, **options).reports[0].evaluation.loss > 0
+    secure = Rounds(folder, lost={"cleo": [(1, "masked")]}, **options)
+    assert secure.reports[0].evaluation.loss is None and not secure.asked(window=1, label="evaluation"), "no share is told"
+
+
 def test_an_evaluation_of_too_few_stays_masked(folder):
     once = ["data.val_fraction=0.34", "run.steps=1"]
     lost = {"bob": [(1, "keys")], "cleo": [(1, "masked")]}
@@ -254,16 +261,29 @@ def _masked(change):
     return alter
 
 
+def _record(name, record):
+    def alter(facts, reply):
+        if facts["phase"] == "masked":
+            reply.content[name] = record
+    return alter
+
+
 @pytest.mark.parametrize("alter, reason", [
     (_facts("keys", lambda facts: facts.pop("each")), "a message without each"),
     (_facts("keys", lambda facts: facts["each"].update(sums="x")), "keys that are no pair"),
     (_facts("keys", lambda facts: facts["each"].update(sums=["xy", "z"])), "keys that are not hexadecimal"),
-    (_facts("keys", lambda facts: facts["each"].update(sums=["00", "00"])), "expected new keys of 32 bytes of bob, received keys that do not fit"),
+    (_facts("keys", lambda facts: facts["each"].update(sums=["00", "00"])), "expected two new keys of 32 bytes of bob, received keys that do not fit"),
+    (_facts("keys", lambda facts: facts["each"].update(sums=["00" * 32, "01" * 32])), "expected an X25519 public key"),
+    (_facts("keys", lambda facts: facts["each"].update(sums=[facts["each"]["sums"][0]] * 2)), "keys that do not fit"),
     (_facts("shares", lambda facts: facts["each"]["sums"].pop("ann")), "expected shares of bob for each other member"),
     (_facts("shares", lambda facts: facts["each"]["sums"].update(ann=7)), "shares that are not hexadecimal"),
     (_masked(lambda arrays: arrays.pop("units")), "words of sums, where units, sums are expected"),
     (_masked(lambda arrays: arrays.update(sums=flwr_app.Array(np.zeros(3, np.int64)))), "sums as torch.int64 [3]"),
     (_masked(lambda arrays: arrays.update(sums=flwr_app.Array(np.zeros(10**5, np.int64)))), "oversized"),
+    (_masked(lambda arrays: setattr(arrays["sums"], "data", b"PK\3\4" + arrays["sums"].data[4:])), "sums, which cannot be read"),
+    (_masked(lambda arrays: setattr(arrays["sums"], "data", arrays["sums"].data.replace(b"'shape': (", b"'shape': (1000000000000,"))), "sums as torch.int64 [1000000000000"),
+    (_record("accrue.masked", flwr_app.ConfigRecord({"units": 1, "sums": 1})), "a ConfigRecord as accrue.masked, where arrays are expected"),
+    (_record("accrue.facts", flwr_app.ConfigRecord({"json": "[" * 100000})), "a message without accrue's facts"),
 ])
 def test_answers_that_do_not_fit_are_refused_by_name(folder, alter, reason):
     report = Rounds(folder, alter={"bob": alter}, overrides=["run.steps=1"]).reports[0]

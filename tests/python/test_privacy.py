@@ -384,6 +384,46 @@ def test_a_ledger_with_other_lines_is_refused(tmp_path):
         privacy.Accountant(1e-5).merge({"run": [[0.1, 1.0]]})
 
 
+@pytest.mark.parametrize("content", [b"a note", b'{"a": 1}', b'{"process": "a", "rate": 0.1, "noise": 1.0, "steps": -5}\n',
+                                     b'{"process": "a", "rate": 0.1, "noise": NaN, "steps": 5}\n', b"\xff\xfe\n"])
+def test_a_file_that_is_no_ledger_stays_as_it_is(tmp_path, content):
+    (tmp_path / "train.toml").write_bytes(content)
+    with pytest.raises(accrue.UsageError, match="a line of JSON for each step"):
+        privacy.Ledger(tmp_path / "train.toml")
+    assert (tmp_path / "train.toml").read_bytes() == content
+
+
+def test_trainers_of_a_process_share_a_ledger(setup):
+    ledger = privacy.Ledger(setup.folder / "shared.spent")
+    first, second = setup.trainer(ledger=ledger), setup.trainer(ledger=ledger)
+    for trainer in (first, second, first):
+        trainer.step()
+    assert first.epsilon == second.epsilon == pytest.approx(accountant.epsilon_of([(0.25, 1.0, 3)], 1e-5))
+    second.load_state_dict(first.state_dict())
+    assert second.epsilon == first.epsilon, "the same steps are not counted twice"
+
+
+def test_a_window_that_fails_is_spent_and_reveals_nothing(setup, monkeypatch):
+    trainer = setup.trainer()
+
+    def fails(*_):
+        raise accrue.RunError("run a window", "a finite norm", "an infinity", "nothing")
+
+    monkeypatch.setattr(trainer._worker, "run", fails)
+    report = trainer.step()
+    assert report.unprotected.left_out == report.unprotected.samples and trainer.epsilon == pytest.approx(accountant.epsilon_of([(0.25, 1.0, 1)], 1e-5))
+
+
+def test_samples_are_drawn_anew_without_a_seed(setup):
+    def after_a_step():
+        trainer = privacy.PrivateTrainer(setup.config(), privacy.Privacy(clip=CLIP, delta=1e-5, noise=1.0))
+        trainer.step()
+        return trainer.parameters()
+
+    one, other = after_a_step(), after_a_step()
+    assert not all(torch.equal(value, other[name]) for name, value in one.items())
+
+
 @pytest.mark.parametrize("terms, message", [
     ({"clip": 0}, "a finite number above 0 as clip, received 0.0; try clip=1.0"),
     ({"clip": "1"}, "a number as clip"),

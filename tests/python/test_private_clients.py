@@ -73,15 +73,39 @@ def test_without_noise_a_round_is_the_mean_of_clipped_means(folder):
 
 
 def test_a_client_that_does_not_clip_counts_for_no_more(folder):
+    norms = []
+
     def enlarge(content):
+        norms.append(norm_of({name: torch.from_numpy(array.numpy().copy()) for name, array in content["accrue.gradients"].items()}))
         for name, array in content["accrue.gradients"].items():
             content["accrue.gradients"][name] = flwr_app.Array(array.numpy() * 1000)
 
     honest = rounds_of(folder, mode_of(noise=0.0))[1]
     altered = rounds_of(folder, mode_of(noise=0.0), alter={12: enlarge})[1]
     assert is_close(honest, altered), "the server clips again"
+    assert len(norms) == 1 and norms[0] == pytest.approx(CLIP, rel=1e-6), "what a client sends is clipped"
     half = rounds_of(folder, mode_of(noise=0.0, clip=CLIP / 2))[1]
     assert not is_close(honest, half)
+
+
+def test_a_client_whose_data_end_its_round_counts_as_nothing(folder):
+    class Fails(ExactWindow):
+        def sums(self, task):
+            if task.name == "bob":
+                raise accrue.RunError("run a window", "finite losses", "others", "other data")
+            return super().sums(task)
+
+    reports, parameters, _ = rounds_of(folder, mode_of(Fails(), noise=0.0))
+    assert list(reports[0].weights) == list(SIZES) and not reports[0].refused
+    assert norm_of(moved(folder, parameters)) <= 2 * CLIP / 3 * 1.000001
+
+
+def test_each_run_of_a_mode_is_checked_and_accounted(folder):
+    mode = mode_of(epsilon=accountant.epsilon_of([(1.0, 1.0, 3)], 1e-3) * 1.001)
+    rounds_of(folder, mode, rounds=2)
+    with pytest.raises(accrue.UsageError, match="at most epsilon .* after 2 rounds"):
+        rounds_of(folder, mode, rounds=2)
+    assert mode.epsilon == pytest.approx(accountant.epsilon_of([(1.0, 1.0, 2)], 1e-3))
 
 
 def test_noise_is_added_once_by_the_server(folder):
@@ -107,7 +131,7 @@ def test_rounds_are_accounted_and_written(folder):
     assert mode.epsilon == pytest.approx(accountant.epsilon_of([(1.0, 1.0, STEPS)], 1e-3)) and len(path.read_text().splitlines()) == STEPS
     assert all(report.weights == dict.fromkeys(SIZES) and report.stepped for report in reports)
     rounds_of(folder, mode, rounds=2)  # of the same account
-    with pytest.raises(accrue.RefusedError, match=f"at most epsilon {limit}"):
+    with pytest.raises(accrue.UsageError, match=f"at most epsilon {limit} with what the ledger has, received .* after 1 round"):
         rounds_of(folder, mode)
     mode.close()
     with pytest.raises(accrue.UsageError, match=f"at most epsilon {limit} with what the ledger has, received .* after {STEPS} rounds"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from accrue.errors import UsageError
@@ -25,6 +27,8 @@ FACTS, PARAMETERS, GRADIENTS = "accrue.facts", "accrue.parameters", "accrue.grad
 MOST_HEADER_BYTES = 4096
 # The exponent of a unit of fixed-point sums that no finite fp32 gradient needs.
 MOST_UNIT = 88
+# More than any count or number of samples.
+MOST_SAMPLES = 2**62
 
 
 class Refused(Exception):
@@ -58,16 +62,27 @@ def facts_of(content: RecordDict) -> dict[str, Any]:
     try:
         facts = json.loads(content[FACTS]["json"])
         protocol = facts["protocol"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise Refused("a message without accrue's facts, as of a ClientApp that is not accrue's") from None
     if protocol != PROTOCOL:
         raise Refused(f"messages of version {protocol}; the server has version {PROTOCOL}")
     return facts
 
 
+def arrays_of(content: RecordDict, record: str) -> Mapping[str, Array]:
+    """Returns the arrays of a record; none if it is missing. Raises Refused if it is a record of something else."""
+    arrays = content[record] if record in content else ArrayRecord()
+    if not isinstance(arrays, ArrayRecord):
+        raise Refused(f"a {type(arrays).__name__} as {record}, where arrays are expected")
+    return arrays
+
+
 def tensors_of(content: RecordDict, record: str) -> dict[str, torch.Tensor]:
     """Returns tensors of a message that comes from a side that is trusted."""
     return {name: torch.from_numpy(array.numpy().copy()) for name, array in content[record].items()} if record in content else {}
+
+
+_KINDS = {"name": str, "mode": dict, "samples": int, "vocab": int, "image": list, "classes": list, "keys": dict, "frozen": str}
 
 
 def describe(description: Description) -> RecordDict:
@@ -78,11 +93,11 @@ def description_of(content: RecordDict) -> Description:
     facts = facts_of(content)
     try:
         described = Description(**{field.name: facts[field.name] for field in dataclasses.fields(Description)})
-        is_sound = isinstance(described.name, str) and isinstance(described.samples, int) and described.samples >= 1
+        is_sound = all(isinstance(getattr(described, name), kind) for name, kind in _KINDS.items()) and 1 <= described.samples <= MOST_SAMPLES
     except KeyError as missing:
         raise Refused(f"a description without {missing}") from None
     if not is_sound:
-        raise Refused(f"a description of {described.samples!r} samples by the name {described.name!r}")
+        raise Refused(f"a description of {_short(described.samples)} samples by the name {_short(described.name)}, or with other parts that do not fit")
     return described
 
 
@@ -100,11 +115,16 @@ class Expected:
     dtype: torch.dtype | None  # of sums; None: that of the parameters, at least fp32
 
 
+def _short(value: Any) -> str:
+    text = repr(value) if not isinstance(value, int) or abs(value) <= MOST_SAMPLES else "a huge number"
+    return text if len(text) <= 100 else text[:100] + "..."
+
+
 def _number(facts: Mapping[str, Any], name: str, kind: type = float) -> Any:
     value = facts.get(name)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, float) and math.isfinite(value) or isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST_SAMPLES
     if not is_number or (kind is int and (int(value) != value or value < 0)):
-        raise Refused(f"{name} {value!r}, where a finite number is expected" if kind is float else f"{name} {value!r}, where a count is expected")
+        raise Refused(f"{name} {_short(value)}, where a {'finite number' if kind is float else 'count'} is expected")
     return kind(value)
 
 
@@ -119,17 +139,23 @@ def dtype_of_sum(like: torch.Tensor, stated: torch.dtype | None) -> torch.dtype:
 
 
 def tensor_of(name: str, array: Any, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-    """Returns a tensor of a message. Raises Refused unless it has this dtype and shape. Its size is compared before it is read."""
+    """Returns a tensor of a message. Raises Refused unless it has this dtype and shape. Both are compared before it is read."""
     most = shape.numel() * dtype.itemsize + MOST_HEADER_BYTES
     if len(array.data) > most:
         raise Refused(f"{len(array.data)} bytes for {name}, where at most {most} are expected: oversized")
     try:
-        tensor = torch.from_numpy(array.numpy().copy())
-    except (TypeError, ValueError, EOFError) as error:
+        stream = io.BytesIO(array.data)
+        np.lib.format.read_magic(stream)
+        stated, _, kind = np.lib.format.read_array_header_1_0(stream)
+        sent = torch.from_numpy(np.empty(0, kind)).dtype
+    except Exception as error:  # a message may be anything
         raise Refused(f"{name}, which cannot be read: {error}") from None
-    if tensor.dtype != dtype or tensor.shape != shape:
-        raise Refused(f"{name} as {tensor.dtype} {list(tensor.shape)}, where {dtype} {list(shape)} is expected")
-    return tensor
+    if sent != dtype or stated != tuple(shape):
+        raise Refused(f"{name} as {sent} {list(stated)}, where {dtype} {list(shape)} is expected")
+    try:
+        return torch.from_numpy(array.numpy().copy())
+    except Exception as error:
+        raise Refused(f"{name}, which cannot be read: {error}") from None
 
 
 def _gradient(name: str, array: Any, expected: Expected) -> torch.Tensor:
@@ -159,7 +185,7 @@ def sums_of(content: RecordDict, expected: Expected) -> Sums:
     if not isinstance(units, list) or len(units) != len(expected.units) or not all(
             isinstance(unit, int) and least <= unit <= max(MOST_UNIT, least) for unit, least in zip(units, expected.units)):
         raise Refused("units that are not those of the window, or larger ones that a gradient may need")
-    arrays = content[GRADIENTS] if GRADIENTS in content else {}
+    arrays = arrays_of(content, GRADIENTS)
     unknown = sorted(set(arrays) - set(expected.parameters))
     if unknown:
         raise Refused(f"{unknown[0]}, which is no parameter that is trained")

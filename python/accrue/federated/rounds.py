@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from accrue.errors import RunError
 from accrue.federated import messages
@@ -111,10 +111,13 @@ class Round:
         """Notes that a client's answer is not taken."""
         self.refused[name] = reason
 
+    def has_quorum(self, counted: Collection[str]) -> bool:
+        return len(counted) >= self._terms.quorum
+
     def expect_quorum(self, counted: Iterable[str]) -> None:
         """Raises RunError if these are fewer clients than the quorum."""
         names = list(counted)
-        if len(names) < self._terms.quorum:
+        if not self.has_quorum(names):
             raise RunError(f"federated window {self.window}", f"sums of {self._terms.quorum} clients",
                            f"those of {len(names)}: " + "; ".join(f"{name}: {reason}" for name, reason in {**self.absent, **self.refused}.items()),
                            "a smaller quorum, or a longer timeout")

@@ -127,13 +127,15 @@ class SecureSums(Mode):
         raise RunError(_operation(round_.window), f"units that all need after {MOST_ATTEMPTS} attempts", "larger ones each time", "a smaller learning rate")
 
     def evaluate(self, round_: Round) -> Evaluation:
-        """Asks all clients for the losses of their own validation data. The server learns their sum, or none if too few clients answer."""
+        """Asks all clients for the losses of their own validation data. The server learns their sum, or none if fewer than the quorum answer."""
         layout = SumLayout({}, ())
         attempt = self._attempt(round_, self._nonce(), 0, {EVALUATION: layout.words}, MessageType.EVALUATE, functools.partial(self._evaluation, round_))
         try:
             names = attempt.mask(round_.clients)
-            sums = layout.sums_of("secure evaluation", attempt.total(EVALUATION))
+            sums = layout.sums_of("secure evaluation", attempt.total(EVALUATION)) if round_.has_quorum(names) else None
         except TooFewClients:
+            sums = None
+        if sums is None:
             return Evaluation(None, {}, {}, {**round_.absent, **round_.refused})
         missing = {name: reason for name, reason in {**round_.absent, **round_.refused}.items() if name not in names}
         return Evaluation(sums.loss_sum / sums.weight if sums.weight > 0 else None, {}, {}, missing)

@@ -37,6 +37,8 @@ def epsilon_of(steps: Iterable[Steps], delta: float) -> float:
     if not divergences:
         return 0.0
     total = sum(divergences[1:], divergences[0])
+    # An order whose divergence could not be computed bounds nothing; the library takes it for 0.
+    total = numpy.where(total >= 0, total, numpy.inf)
     return float(rdp.compute_epsilon(ORDERS, total, delta)[0]) if bool(numpy.isfinite(total).any()) else math.inf
 
 
@@ -100,16 +102,20 @@ class Accountant:
         return {process: [list(each) for each in steps] for process, steps in self._spent.items()}
 
     def merge(self, state: Mapping[str, Any]) -> list[tuple[str, Steps]]:
-        """Adds a history, and returns the steps that were not known.
-
-        Raises:
-            UsageError: it is no history; nothing is changed then.
-        """
-        theirs = {str(process): [_checked(each) for each in steps] for process, steps in state.items()}
-        new = [(process, each) for process, steps in theirs.items() for each in _behind(_count(self._spent.get(process, [])), steps)]
+        """Adds a history, and returns the steps that were not known. Raises UsageError as unknown_in()."""
+        new = self.unknown_in(state)
         for process, each in new:
             self.spend(process, *each)
         return new
+
+    def unknown_in(self, state: Mapping[str, Any]) -> list[tuple[str, Steps]]:
+        """Returns the steps of a history that are not known.
+
+        Raises:
+            UsageError: it is no history.
+        """
+        theirs = {str(process): [checked_steps(each) for each in steps] for process, steps in state.items()}
+        return [(process, each) for process, steps in theirs.items() for each in _behind(_count(self._spent.get(process, [])), steps)]
 
     def _steps(self) -> list[Steps]:
         totals: dict[tuple[float, float], int] = {}
@@ -132,7 +138,8 @@ def _behind(known: int, steps: Iterable[Steps]) -> Iterator[Steps]:
             yield rate, noise, count - skipped
 
 
-def _checked(each: Any) -> Steps:
+def checked_steps(each: Any) -> Steps:
+    """Returns a rate, a noise and a count that were read. Raises UsageError for anything else."""
     try:
         rate, noise, count = each
         if 0 <= rate <= 1 and noise >= 0 and int(count) == count and count >= 0:

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from accrue.errors import RefusedError, UsageError
+from accrue.errors import RefusedError, RunError, UsageError
 from accrue.federated import messages
 from accrue.federated.members import Client
 from accrue.federated.modes import Mode, expect_enclosed
@@ -30,6 +31,7 @@ from accrue.privacy.terms import Privacy
 from accrue.windows import Sums
 
 OPERATION = "private clients"
+LOG = logging.getLogger("accrue.federated")
 
 
 def _expect_floating_point(dtype: torch.dtype | None) -> None:
@@ -102,15 +104,19 @@ class PrivateClients(Mode):
 
     def sums(self, task: Task) -> Sums:
         _expect_floating_point(messages.sum_dtype_of(task.work.keys()))
-        sums, like = self._inner.sums(task), task.parameters()
-        clipped = ClippedSum(like, self._terms.clip)
+        try:
+            sums = self._inner.sums(task)
+        except RunError as error:  # its data may be the cause, which an answer would reveal
+            LOG.warning("this client counts as nothing in window %s: %s", task.facts["window"], error)
+            return Sums(0.0, 0.0, 0, 0, 0, {}, {})
+        clipped = ClippedSum(task.parameters(), self._terms.clip)
         if clipped.add(sums.gradients, sums.weight) is None:
             return Sums(0.0, 0.0, sums.tokens, sums.micro_batches, sums.quarantined, {}, {})
         gradients = {name: value.to(sums.gradients[name].dtype) for name, value in clipped.total().items() if name in sums.gradients}
         return Sums(sums.loss_sum / sums.weight, 1.0, sums.tokens, sums.micro_batches, sums.quarantined, gradients, dict.fromkeys(gradients, 1))
 
     def collect(self, round_: Round) -> Collected:
-        if self._begun is None:
+        if self._begun is None or round_.window == 0:
             self._begun = self._begin(round_)
         terms, noise, spending = self._begun
         if terms.epsilon is not None and (after := spending.epsilon_after(self._rate, noise)) > terms.epsilon:
@@ -135,10 +141,12 @@ class PrivateClients(Mode):
         _expect_floating_point(round_.expected.dtype)
         left = round_.rounds - round_.window
         terms = met_terms(OPERATION, self._terms, units=len(round_.clients), rate=self._rate, steps=left)
-        noise, spending = terms.stated_noise(), Spending(terms.delta, self._ledger)
+        noise = terms.stated_noise()
+        spending = Spending(terms.delta, self._ledger) if self._begun is None else self._begun[-1]
         after = spending.epsilon_after(self._rate, noise, left)
         if terms.epsilon is not None and after > terms.epsilon:
-            spending.close()
+            if self._begun is None:
+                spending.close()
             raise UsageError(OPERATION, f"at most epsilon {terms.epsilon:g} with what the ledger has", f"{after:.4g} after {left} rounds",
                              "fewer rounds, more noise, or a larger epsilon")
         return terms, noise, spending

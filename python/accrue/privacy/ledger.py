@@ -5,17 +5,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pathlib
 import weakref
 from typing import Any
 
 from accrue.errors import RunError, UsageError
+from accrue.privacy.accountant import checked_steps
+
+# How each line begins.
+_LINE = '{"process": "'
 
 
 class Ledger:
     """A file with a line for each private step on the same data. A step is written to the disk before it is taken.
 
     A run that dies and resumes from an older checkpoint takes some steps again, with other noise: both have been seen, and the file has both.
-    One process has it at a time.
+    One process has it at a time; several trainers of that process may share the object.
 
     Args:
         path: the file; it is made if there is none. Keep one for each data set, beside it.
@@ -33,19 +38,19 @@ class Ledger:
         except OSError:
             self.close()
             raise UsageError("open a ledger", "a file that no other process has", self._path, "one run at a time on the same data") from None
-        with open(self._path, encoding="utf-8") as file:
-            text = file.read()
+        try:
+            text = pathlib.Path(self._path).read_text(encoding="utf-8")
+            whole = text[:text.rfind("\n") + 1]
+            self.lines: list[tuple[str, float, float, int]] = [_line(json.loads(line)) for line in whole.splitlines()]
+            _expect_begun(text[len(whole):])
+        except (KeyError, TypeError, ValueError, UsageError) as error:
+            self.close()
+            raise UsageError("open a ledger", "a line of JSON for each step", f"{self._path}: {error}", "the file as accrue wrote it") from None
         if not text:
             _write_folder(os.path.dirname(os.path.abspath(self._path)))
         # A line without an end was never followed by its step.
-        whole = text[:text.rfind("\n") + 1]
         if whole != text:
             os.ftruncate(self._file, len(whole.encode()))
-        try:
-            self.lines: list[tuple[str, float, float, int]] = [_line(json.loads(line)) for line in whole.splitlines()]
-        except (KeyError, TypeError, ValueError) as error:
-            self.close()
-            raise UsageError("open a ledger", "a line of JSON for each step", f"{self._path}: {error}", "the file as accrue wrote it") from None
 
     def append(self, process: str, rate: float, noise: float, count: int = 1) -> None:
         """Writes steps, and returns when they are on the disk.
@@ -64,6 +69,7 @@ class Ledger:
         except OSError as error:
             os.ftruncate(self._file, before)
             raise RunError("write a ledger", f"room for a line in {self._path}", str(error), "another disk for it") from error
+        self.lines.append((process, rate, noise, count))
 
     def close(self) -> None:
         """Lets another process have the file."""
@@ -80,4 +86,10 @@ def _write_folder(folder: str) -> None:
 
 
 def _line(facts: dict[str, Any]) -> tuple[str, float, float, int]:
-    return str(facts["process"]), float(facts["rate"]), float(facts["noise"]), int(facts["steps"])
+    return str(facts["process"]), *checked_steps((facts["rate"], facts["noise"], facts["steps"]))
+
+
+def _expect_begun(tail: str) -> None:
+    """Raises ValueError unless `tail` is the beginning of a line. Other files stay as they are."""
+    if not (tail.startswith(_LINE) or _LINE.startswith(tail)):
+        raise ValueError("an end that is not the beginning of such a line")

@@ -21,8 +21,8 @@ class Privacy:
     - `delta`: the probability with which the guarantee may fail; below 1 / number of samples or clients.
     - `noise`: the standard deviation of the noise in multiples of `clip`. None: the least that keeps `epsilon` in the run's steps.
     - `epsilon`: what may be spent in all. Training stops before a step that would exceed it. None: no limit.
-    - `unit`: "sample": the trained model is almost as likely without any one of the samples. "client": without all samples of any one client of
-      federated rounds (accrue.privacy.clients).
+    - `unit`: "sample": the trained model is almost as likely if any one of the samples counts as zero. "client": if all samples of any one client
+      of federated rounds do (accrue.privacy.clients). Numbers of samples and clients are public.
 
     Raises:
         UsageError: an option is of the wrong type or out of range, or neither noise nor epsilon is stated.

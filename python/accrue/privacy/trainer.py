@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from accrue import _native
-from accrue.errors import RefusedError, UsageError
+from accrue.errors import RefusedError, RunError, UsageError
 from accrue.privacy.clipping import MOST_GRADIENTS, ClippedSum
 from accrue.privacy.ledger import Ledger
 from accrue.privacy.meeting import met_terms
@@ -170,9 +170,10 @@ class PrivateTrainer:
         """
         if self.end is not None:
             raise RefusedError("take a private step", "a step that the terms allow", self.end, "the parameters as they are, or a larger epsilon")
-        sums, unprotected = self._run_window()
-        # Before the noise is drawn: a step that is written down and not taken costs some epsilon, one that is taken and not written the guarantee.
+        # Before anything is drawn: a step that is written down and not taken costs some epsilon, one that is taken and not written the guarantee.
+        # A window that fails, which its samples may decide, is spent, too.
         self._spending.spend(self.rate, self._noise)
+        sums, unprotected = self._run_window()
         gradients = {name: each.to(self._dtype) for name, each in sums.with_noise(self._noise, self._randomness).items()}
         report = self._stepper.step(Sums(0.0, float(self._stepper.batch_samples), 0, 1, 0, gradients, dict.fromkeys(gradients, 1), ()))
         return PrivateReport(report.step, self.epsilon, report.grad_norm, report.lr, unprotected)
@@ -204,7 +205,10 @@ class PrivateTrainer:
         clipped_sum = ClippedSum(parameters, self._terms.clip)
         losses, norms = [], []
         for sample in chosen:
-            sums = self._worker.run(self._stepper.window, [(sample, sample + 1)])
+            try:
+                sums = self._worker.run(self._stepper.window, [(sample, sample + 1)])
+            except RunError:  # it counts as left out: an error would reveal it
+                continue
             norm = clipped_sum.add(sums.gradients, sums.weight)
             if norm is not None:
                 norms.append(norm)

@@ -8,7 +8,7 @@ import numpy as np
 
 from accrue.errors import RunError, UsageError
 from accrue.federated.secure import shamir
-from accrue.federated.secure.keys import KEY_BYTES, PublicKeys, key_pair
+from accrue.federated.secure.keys import KEY_BYTES, PublicKeys, expect_usable, key_pair
 from accrue.federated.secure.masks import Words, with_masks
 from accrue.federated.secure.participant import Revealed, adds, digest_of, pair_mask, points_of, self_mask
 from accrue.federated.secure.session import Session
@@ -48,10 +48,17 @@ class Aggregator:
         """Those whose words are in the sum."""
         return sorted(self._survivors)
 
-    def take_keys(self, name: str, keys: PublicKeys) -> None:
+    def expect_keys(self, name: str, keys: PublicKeys) -> None:
+        """Raises UsageError if a client would refuse these keys of another one, so that the one which sent them is refused, and by name."""
         taken = [key for each in self._members.values() for key in (each.sealing, each.masking)]
-        if any(len(key) != KEY_BYTES or key in taken for key in (keys.sealing, keys.masking)) or name in self._members:
-            raise self._refused(f"new keys of {KEY_BYTES} bytes of {name}", "keys that do not fit")
+        own = (keys.sealing, keys.masking)
+        if any(len(key) != KEY_BYTES or key in taken for key in own) or keys.sealing == keys.masking or name in self._members:
+            raise self._refused(f"two new keys of {KEY_BYTES} bytes of {name}", "keys that do not fit")
+        for key in own:
+            expect_usable(key)
+
+    def take_keys(self, name: str, keys: PublicKeys) -> None:
+        self.expect_keys(name, keys)
         self._members[name] = keys
 
     def close_keys(self) -> dict[str, PublicKeys]:
@@ -60,9 +67,12 @@ class Aggregator:
         self._digest = digest_of(self._members)
         return dict(self._members)
 
-    def take_sealed(self, name: str, sealed: Mapping[str, bytes]) -> None:
+    def expect_sealed(self, name: str, sealed: Mapping[str, bytes]) -> None:
         if name in self._sealed or name not in self._members or set(sealed) != set(self._members) - {name}:
             raise self._refused(f"shares of {name} for each other member, once", f"shares for {', '.join(sorted(sealed)) or 'none'}")
+
+    def take_sealed(self, name: str, sealed: Mapping[str, bytes]) -> None:
+        self.expect_sealed(name, sealed)
         self._sealed[name] = dict(sealed)
 
     def close_sealed(self) -> dict[str, dict[str, bytes]]:

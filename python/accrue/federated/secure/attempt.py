@@ -92,15 +92,21 @@ class Attempt:
         return taken
 
     def _take_keys(self, name: str, content: RecordDict, facts: Mapping[str, Any]) -> None:
+        keys = {label: wire.keys_of(wire.table_of(facts, wire.EACH).get(label)) for label in self._aggregators}
         for label, aggregator in self._aggregators.items():
-            aggregator.take_keys(name, wire.keys_of(wire.table_of(facts, wire.EACH).get(label)))
+            aggregator.expect_keys(name, keys[label])
+        for label, aggregator in self._aggregators.items():
+            aggregator.take_keys(name, keys[label])
 
     def _take_sealed(self, name: str, content: RecordDict, facts: Mapping[str, Any]) -> None:
+        sealed = {label: wire.sealed_of(wire.table_of(facts, wire.EACH), label) for label in self._aggregators}
         for label, aggregator in self._aggregators.items():
-            aggregator.take_sealed(name, wire.sealed_of(wire.table_of(facts, wire.EACH), label))
+            aggregator.expect_sealed(name, sealed[label])
+        for label, aggregator in self._aggregators.items():
+            aggregator.take_sealed(name, sealed[label])
 
     def _take_masked(self, name: str, content: RecordDict, facts: Mapping[str, Any]) -> None:
-        arrays = content["accrue.masked"] if "accrue.masked" in content else {}
+        arrays = messages.arrays_of(content, "accrue.masked")
         if set(arrays) != set(self._lengths):
             raise messages.Refused(f"words of {', '.join(sorted(arrays)) or 'nothing'}, where {', '.join(self._lengths)} are expected")
         words = {label: messages.tensor_of(label, arrays[label], torch.int64, torch.Size([count])) for label, count in self._lengths.items()}

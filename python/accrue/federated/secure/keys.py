@@ -39,6 +39,11 @@ def derive(secret: bytes, context: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=context).derive(secret)
 
 
+def expect_usable(public: bytes) -> None:
+    """Raises UsageError as agree() does for this key of another one."""
+    agree(key_pair(bytes(range(KEY_BYTES))), public, b"")
+
+
 def agree(mine: KeyPair, theirs: bytes, context: bytes) -> bytes:
     """Returns the key that both owners derive for this context, and nobody else.
 

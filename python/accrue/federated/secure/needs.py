@@ -44,7 +44,8 @@ class NeededUnits:
         result = []
         for i, (unit, choices) in enumerate(zip(needed, self._choices, strict=True)):
             if unit not in choices:
-                raise UsageError("agree on units", f"one of the exponents {choices} for parameter {i}", str(unit), "a smaller learning rate")
+                # The server reads this, and is told no client's need.
+                raise UsageError("agree on units", "one of the exponents that a client may need", "another one", "a smaller learning rate")
             word, shift = self._places[i][choices.index(unit)]
             result += [1 << shift if each == word else 0 for each in range(self._words[i])]
         return np.array(result, np.uint64)

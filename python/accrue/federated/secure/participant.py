@@ -31,7 +31,10 @@ class Shares:
 
     @staticmethod
     def from_bytes(text: bytes) -> Shares:
-        return Shares(int.from_bytes(text[:shamir.SHARE_BYTES], "big"), int.from_bytes(text[shamir.SHARE_BYTES:], "big"))
+        shares = Shares(int.from_bytes(text[:shamir.SHARE_BYTES], "big"), int.from_bytes(text[shamir.SHARE_BYTES:], "big"))
+        if len(text) != 2 * shamir.SHARE_BYTES or max(shares.seed, shares.key) >= shamir.PRIME:
+            raise UsageError("read shares", f"two of {shamir.SHARE_BYTES} bytes in the field", f"{len(text)} bytes that are none", "a new session")
+        return shares
 
 
 @dataclasses.dataclass(frozen=True)

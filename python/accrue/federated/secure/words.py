@@ -50,10 +50,13 @@ class SumLayout:
         contributions = dict(zip(self._shapes, map(int, signed[first:])))
         first += len(self._shapes)
         tokens, micro_batches, quarantined = map(int, signed[first:first + 3])
-        weight = value_of(operation, signed[first + 3:first + 3 + DIGITS])
-        loss_sum = value_of(operation, signed[first + 3 + DIGITS:])
         for name, gradient in gradients.items():
             _expect_in_range(operation, name, gradient, contributions[name])
+        try:
+            weight = value_of(operation, signed[first + 3:first + 3 + DIGITS])
+            loss_sum = value_of(operation, signed[first + 3 + DIGITS:])
+        except RunError as error:
+            raise _out_of_range(operation, error.expected, error.received) from None
         for name, value in (("weight", weight), ("tokens", tokens), ("micro_batches", micro_batches), ("quarantined", quarantined)):
             if value < 0:
                 raise _out_of_range(operation, f"{name} of at least 0", str(value))
@@ -68,7 +71,7 @@ def _out_of_range(operation: str, expected: str, received: str) -> RunError:
 
 def _expect_in_range(operation: str, name: str, gradient: torch.Tensor, contributions: int) -> None:
     if not 0 <= contributions <= MOST_CONTRIBUTIONS:
-        raise _out_of_range(operation, f"0 to {MOST_CONTRIBUTIONS} contributions to {name}", str(contributions))
+        raise _out_of_range(operation, f"0 to {MOST_CONTRIBUTIONS} contributions to {name}", f"{contributions} (fewer samples in a window make fewer, if all parts are right)")
     most = contributions * UNITS_OF_A_CONTRIBUTION
     if gradient.numel() > 0 and (int(gradient.max()) > most or int(gradient.min()) < -most):
         raise _out_of_range(operation, f"at most {most} units in {name}, as {contributions} contributions can have", "more")
