@@ -397,6 +397,15 @@ TEST_F(OpenStoreTest, TakesAnEtcdClusterByItsUrl) {
   EXPECT_THAT(store.why_gone(), HasSubstr(fake.members[0]->place_in_words()));
 }
 
+TEST(EtcdClusterTest, KeepsWhatAMemberAnsweredBeforeTheDeadline) {
+  EtcdCluster cluster({{.host = "127.0.0.1", .port = 1}}, "accrue/run/", 0);
+  cluster.leave(0, "timed out after 2 ms", /*keeps_earlier=*/true);
+  EXPECT_THAT(cluster.failures(), HasSubstr("timed out")) << "nothing else is known of it";
+  cluster.leave(0, "no leader");
+  cluster.leave(0, "timed out after 2 ms", /*keeps_earlier=*/true);
+  EXPECT_THAT(cluster.failures(), HasSubstr("no leader"));
+}
+
 TEST_F(OpenStoreTest, MembersThatDoNotAnswerAreNamedInTime) {
   const FakeCluster fake(from(1, Fault::no_leader));
   for (const int member : {1, 2}) fake.members[static_cast<std::size_t>(member)]->stop();

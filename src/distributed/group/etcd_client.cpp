@@ -57,7 +57,9 @@ class EtcdClient::Attempts {
     too_long_ = is_too_long ? too_long_ + 1 : 0;
     // All members answered alike: the value itself is too long.
     if (too_long_ == cluster_.members().size()) throw AnswerTooLong();
-    cluster_.leave(member_, reason);
+    // A failure at the deadline is of the deadline: the member's earlier one says more.
+    const bool is_over = std::chrono::steady_clock::now() >= until_;
+    cluster_.leave(member_, reason, /*keeps_earlier=*/is_over);
     if (++failed_ % cluster_.members().size() == 0) end_round();
     if (stop_.stop_requested() || std::chrono::steady_clock::now() >= until_)
       throw unreachable(cluster_);

@@ -36,9 +36,9 @@ std::string EtcdCluster::url(std::size_t member) const {
   return "http://" + place_text(members_[member].host, members_[member].port);
 }
 
-void EtcdCluster::leave(std::size_t member, const std::string& reason) {
+void EtcdCluster::leave(std::size_t member, const std::string& reason, bool keeps_earlier) {
   const std::scoped_lock lock(mutex_);
-  failures_[member] = reason;
+  if (!keeps_earlier || failures_[member].empty()) failures_[member] = reason;
   if (current_ == member) current_ = (member + 1) % members_.size();
 }
 

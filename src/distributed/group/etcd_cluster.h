@@ -41,8 +41,9 @@ class EtcdCluster {
   /// The number of the member to ask.
   std::size_t current() const;
   std::string url(std::size_t member) const;
-  /// From now on the next one is asked, unless another client has moved on already.
-  void leave(std::size_t member, const std::string& reason);
+  /// From now on the next one is asked, unless another client has moved on already. If
+  /// `keeps_earlier`, the reason of an earlier failure stays.
+  void leave(std::size_t member, const std::string& reason, bool keeps_earlier = false);
   void answered(std::size_t member);
   /// The last failure of each member, for messages: "a:2379 (Connection refused), b:2379 (...)".
   std::string failures() const;
