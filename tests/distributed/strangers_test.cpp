@@ -18,7 +18,7 @@ using Results = std::vector<accrue::testing::Program::Result>;
 const std::string kRunsToken = "correct horse battery staple",
                   kAnotherToken = "correct horse battery stable";
 constexpr int kEndedBySigkill = 128 + 9;
-constexpr double kHugeBytes = 24.0 * (8 << 20);
+constexpr double kHugeBytes = 12.0 * (8 << 20);
 
 /// Real ranks, each with a token or none. In no test may a token appear in their output.
 class StrangersTest : public ::testing::Test {
