@@ -86,7 +86,7 @@ class DistributedRun : public TinyRun {
 
   Words command(const Config& c, const Words& more = {}) const {
     const std::filesystem::path file = c.run.out + ".toml";
-    std::ofstream(file) << to_toml(c);
+    write_file_atomically(file, to_toml(c));  // a rank that was started may be reading it
     Words words{ACCRUE_PROGRAM, "train", file.string()};
     words.insert(words.end(), more.begin(), more.end());
     return words;
