@@ -226,7 +226,7 @@ TEST_F(PlanOfRanks, ComparesLayoutsWithoutData) {
                    2 * 7.0 / 8 * 4 * out.at("parameters").get<double>());
   EXPECT_EQ(out.at("set").at(0),
             nlohmann::json::parse(R"({"key": "dist.shard", "value": "\"optimizer\""})"));
-  EXPECT_EQ(out.at("alternatives").size(), 6U);
+  EXPECT_EQ(out.at("alternatives").size(), 7U);
   double seconds = 0;
   for (const char* part : {"compute_seconds", "waiting_seconds", "exposed_seconds"})
     seconds += out.at(part).get<double>();
@@ -288,7 +288,8 @@ TEST_F(PlanOfRanks, RefusesWhatDoesNotGoTogether) {
               HasSubstr("24GiB"));
   EXPECT_THAT(refused({"--ranks", "8", "--memory", "24GiB", "--link", "0Gbit/s"}),
               HasSubstr("--link"));
-  EXPECT_THAT(refused({"--ranks", "8", "--memory", "12GiB", "--link", "25Gbit/s", "--flops", "1T"}),
+  EXPECT_THAT(refused({"--ranks", "8", "--memory", "12GiB", "--link", "25Gbit/s", "--flops", "1T",
+                       "--memory.recompute=full"}),
               HasSubstr("--ranks "));
 }
 
