@@ -78,7 +78,7 @@ class LocalRounds(Mode):
             parameters.
         personal: patterns of parameters, as `model.freeze` has them, that never leave a client (Arivazhagan et al. 2019, arXiv:1912.00818). A
             client begins a round with its own values of them.
-        personal_folder: on a client: where it keeps them, in a file of its name.
+        personal_folder: on a client, the folder that has them, in a file with the client's name.
 
     Raises:
         UsageError: an option is of the wrong type, or negative.
@@ -99,7 +99,7 @@ class LocalRounds(Mode):
 
     def expect_client(self) -> None:
         if self.personal and self.personal_folder is None:
-            raise UsageError("LocalRounds of a client with personal parameters", "the folder where it keeps them", "none",
+            raise UsageError("LocalRounds of a client with personal parameters", "the folder that has them", "none",
                              'personal_folder="/data/personal"')
 
     def shared(self, parameters: Named) -> dict[str, torch.Tensor]:
@@ -114,7 +114,7 @@ class LocalRounds(Mode):
     def parameters(self, task: Task) -> dict[str, torch.Tensor]:
         if not self.personal:
             return task.parameters()
-        return {**self._initial(task), **self._file(task).latest(), **task.parameters()}
+        return {**(self._file(task).latest() or self._initial(task)), **task.parameters()}
 
     def sums(self, task: Task) -> Sums:
         if not self.personal:

@@ -26,12 +26,8 @@ from flwr.app import MessageType, RecordDict
 class Mode(abc.ABC):
     """What a round is: what a client is asked, what it answers, and how the answers become the sums of one optimizer step.
 
-    The server calls collect() and evaluate(), a client answer() and answer_evaluation(). A mode that encloses another one (to hide its sums, or to add noise)
-    is given it, and calls the same methods of it. It collects in its own way, so that it encloses none that does so, too.
+    The server calls collect() and evaluate(), a client answer() and answer_evaluation().
     """
-
-    # Whether the mode encloses another one.
-    encloses = False
 
     @abc.abstractmethod
     def stated(self) -> dict[str, Any]:
@@ -92,13 +88,8 @@ class Mode(abc.ABC):
 
     def evaluate(self, round_: Round) -> Evaluation:
         """Asks all clients for the losses of their own validation data. Those that do not answer are missing in it."""
-        sums = {}
-        ask = round_.ask(round_.clients, lambda client: self.message(round_, {}, parameters=round_.expected.parameters), MessageType.EVALUATE)
-        for name, content in ask.items():
-            try:
-                sums[name] = messages.sums_of(content, messages.Expected({}, (), None))
-            except messages.Refused as reason:
-                round_.refuse(name, str(reason))
+        answers = round_.ask(round_.clients, lambda client: self.message(round_, {}, parameters=round_.expected.parameters), MessageType.EVALUATE)
+        sums = round_.accepted(answers, lambda _, content: messages.sums_of(content, messages.Expected({}, (), None)))
         weight = sum(each.weight for each in sums.values())
         loss = sum(each.loss_sum for each in sums.values()) / weight if weight > 0 else None
         return Evaluation(loss, {name: each.loss_sum / each.weight for name, each in sums.items() if each.weight > 0},
@@ -106,13 +97,8 @@ class Mode(abc.ABC):
 
     def _ask(self, round_: Round, units: Mapping[str, tuple[int, ...]]) -> dict[str, Sums]:
         """Returns the sums of these clients, asked for in these units, without those that do not fit."""
-        sums = {}
-        for name, content in round_.ask(units, lambda client: self.request(round_, client, units[client.name])).items():
-            try:
-                sums[name] = self.sums_of(content, dataclasses.replace(round_.expected, units=units[name]))
-            except messages.Refused as reason:
-                round_.refuse(name, str(reason))
-        return sums
+        answers = round_.ask(units, lambda client: self.request(round_, client, units[client.name]))
+        return round_.accepted(answers, lambda name, content: self.sums_of(content, dataclasses.replace(round_.expected, units=units[name])))
 
     def _in_equal_units(self, round_: Round, sums: dict[str, Sums]) -> dict[str, Sums]:
         """Asks again until all sums are in the units that the clients which count need, as one process would have them."""
@@ -134,12 +120,4 @@ def expect_mode(operation: str, mode: Any) -> Mode:
     if not isinstance(mode, Mode):
         raise UsageError(operation, "a mode of rounds as mode", f"a value of type {getattr(mode, '__name__', type(mode).__name__)}",
                          "mode=accrue.federated.ExactWindow()")
-    return mode
-
-
-def expect_enclosed(operation: str, mode: Any) -> Mode:
-    """Raises UsageError for anything but a mode that encloses no other one."""
-    if expect_mode(operation, mode).encloses:
-        raise UsageError(operation, "ExactWindow or LocalRounds as mode", f"{type(mode).__name__}, which encloses a mode itself",
-                         "one of the two: in this version sums are either hidden from the server or private")
     return mode

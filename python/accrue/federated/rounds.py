@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
-from accrue.errors import RunError
+from accrue.errors import RunError, UsageError
 from accrue.federated import messages
 from accrue.federated.evaluation import Evaluation
 from accrue.federated.exchange import Exchange
@@ -14,6 +15,8 @@ from accrue.windows import SumStepper, Sums
 
 # After messages, which says what to install.
 from flwr.app import MessageType, RecordDict
+
+Read = TypeVar("Read")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +113,16 @@ class Round:
     def refuse(self, name: str, reason: str) -> None:
         """Notes that a client's answer is not taken."""
         self.refused[name] = reason
+
+    def accepted(self, answers: Mapping[str, RecordDict], read: Callable[[str, RecordDict], Read]) -> dict[str, Read]:
+        """Returns what `read` makes of each answer, by name. Clients whose answer it refuses are noted with the reason."""
+        results = {}
+        for name, content in answers.items():
+            try:
+                results[name] = read(name, content)
+            except (messages.Refused, UsageError) as reason:
+                self.refuse(name, str(reason))
+        return results
 
     def has_quorum(self, counted: Collection[str]) -> bool:
         return len(counted) >= self._terms.quorum

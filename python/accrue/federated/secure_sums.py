@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from accrue.errors import RunError, UsageError
+from accrue.federated.enclosing import EnclosingMode
 from accrue.federated.evaluation import Evaluation
 from accrue.federated.exact_window import ExactWindow
 from accrue.federated.members import Client
-from accrue.federated.modes import Mode, expect_enclosed
+from accrue.federated.modes import Mode
 from accrue.federated.rounds import Collected, Round
 from accrue.federated.secure.aggregator import TooFewClients
 from accrue.federated.secure.answers import Answers
@@ -25,12 +25,11 @@ from accrue.federated.secure.window import SUMS, UNITS, WindowWords
 from accrue.federated.secure.words import SumLayout
 from accrue.federated.work import Task
 from accrue.options import check_count
-from accrue.windows import Sums
 
 # After messages, which says what to install.
 from flwr.app import MessageType, RecordDict
 
-# Units only grow from one attempt to the next, so a round needs a second attempt rarely and a third one if a client comes back in between.
+# Clients only become fewer from one attempt to the next, so the second one has units that all need, if clients compute the same again.
 MOST_ATTEMPTS = 8
 NONCE_BYTES = 16
 # A sum over one client is its own.
@@ -38,7 +37,7 @@ LEAST_THRESHOLD = 2
 EVALUATION = "evaluation"
 
 
-class SecureSums(Mode):
+class SecureSums(EnclosingMode):
     """The server learns the sum over all clients that count in a round, and no client's part of it (docs/guide/federated.md, "Secure sums").
 
     The parameters have the same bits as without masks. Clients whose config states `precision.accumulate = "fixed"` are required.
@@ -55,34 +54,17 @@ class SecureSums(Mode):
         UsageError: an option is of the wrong type, or the threshold is 1.
     """
 
-    encloses = True
-
     def __init__(self, threshold: int, mode: Mode | None = None, *, entropy: Entropy = os.urandom):
         check_count("SecureSums", "threshold", threshold, required=True)
         if threshold < LEAST_THRESHOLD:
             raise UsageError("SecureSums", f"a threshold of at least {LEAST_THRESHOLD}", str(threshold), "more than half of the number of clients")
-        self._mode = expect_enclosed("SecureSums", ExactWindow() if mode is None else mode)
+        super().__init__("SecureSums", ExactWindow() if mode is None else mode)
         self._threshold, self._entropy = int(threshold), entropy
 
     def stated(self) -> dict[str, Any]:
-        return {"name": "secure sums", "threshold": self._threshold, "of": self._mode.stated()}
-
-    def facts(self, round_: Round, client: Client) -> dict[str, Any]:
-        return self._mode.facts(round_, client)
-
-    def sums(self, task: Task) -> Sums:
-        return self._mode.sums(task)
-
-    def shared(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return self._mode.shared(parameters)
+        return {"name": "secure sums", "threshold": self._threshold, "of": self.enclosed.stated()}
 
     # The client's side.
-
-    def expect_client(self) -> None:
-        self._mode.expect_client()
-
-    def parameters(self, task: Task) -> dict[str, torch.Tensor]:
-        return self._mode.parameters(task)
 
     def answer(self, task: Task) -> RecordDict:
         return Answers(self._threshold, WindowWords.LABELS, self._words, self._entropy).answer(task)
@@ -106,7 +88,7 @@ class SecureSums(Mode):
         check_run("secure sums", clients, self._threshold)
         if quorum < self._threshold:
             raise UsageError("secure sums", f"a quorum of at least the threshold, {self._threshold}", str(quorum), f"quorum={self._threshold}")
-        self._mode.expect_server(keys, clients, quorum)
+        super().expect_server(keys, clients, quorum)
 
     def collect(self, round_: Round) -> Collected:
         """Asks all clients, and returns the sum of those that count.

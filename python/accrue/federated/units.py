@@ -6,8 +6,11 @@ import math
 
 import torch
 
-# A contribution has less than 2^46 units. If it does not fit, s is what it needs, rounded up to a multiple of 8.
-CONTRIBUTION_BITS, STEP = 46, 8
+from accrue.windows import UNITS_OF_A_CONTRIBUTION
+
+CONTRIBUTION_BITS = UNITS_OF_A_CONTRIBUTION.bit_length() - 1
+# If a contribution does not fit, s is what it needs, rounded up to a multiple of this.
+STEP = 8
 
 
 def unit_for(largest: float) -> int:

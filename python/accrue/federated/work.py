@@ -26,6 +26,7 @@ class Work:
         self._worker: WindowWorker | None = None
         self._validation: Validation | None = None
         self._steppers: dict[int, tuple[SumStepper, dict[str, Any]]] = {}
+        self._keys: dict[str, str] | None = None
 
     def worker(self) -> WindowWorker:
         """The worker of data.train."""
@@ -64,7 +65,9 @@ class Work:
 
     def keys(self) -> dict[str, str]:
         """The keys on which sums depend, if they differ from the defaults."""
-        return dict(_native.keys_of_sums(self.config, list(self.overrides)))
+        if self._keys is None:
+            self._keys = dict(_native.keys_of_sums(self.config, list(self.overrides)))
+        return self._keys
 
 
 @dataclasses.dataclass(frozen=True)

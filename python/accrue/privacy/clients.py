@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from accrue.errors import RefusedError, RunError, UsageError
 from accrue.federated import messages
-from accrue.federated.members import Client
-from accrue.federated.modes import Mode, expect_enclosed
+from accrue.federated.enclosing import EnclosingMode
+from accrue.federated.modes import Mode
 from accrue.federated.rounds import Collected, Round
 from accrue.federated.work import Task
 from accrue.options import check_options
@@ -40,7 +39,7 @@ def _expect_floating_point(dtype: torch.dtype | None) -> None:
                          'accumulate = "fp32" in [precision]: private sums are in whole numbers already')
 
 
-class PrivateClients(Mode):
+class PrivateClients(EnclosingMode):
     """Rounds of another mode, in which no client counts for more than its terms allow.
 
     A client divides its sums by their weight (the mean gradient of an exact window, or minus the change of local rounds) and clips them to the norm
@@ -62,11 +61,9 @@ class PrivateClients(Mode):
         UsageError: an option is of the wrong type, or out of range.
     """
 
-    encloses = True
-
     def __init__(self, mode: Mode, privacy: Privacy, *, rate: float = 1.0, ledger: Ledger | str | os.PathLike[str] | None = None,
                  randomness: Randomness | None = None):
-        self._inner = expect_enclosed("PrivateClients", mode)
+        super().__init__("PrivateClients", mode)
         if not isinstance(privacy, Privacy) or privacy.unit != "client":
             raise UsageError(OPERATION, 'terms of the unit "client"', privacy.unit if isinstance(privacy, Privacy) else f"a value of type {type(privacy).__name__}",
                              'Privacy(unit="client", clip=0.5, delta=1e-4, epsilon=8.0)')
@@ -88,24 +85,12 @@ class PrivateClients(Mode):
             self._begun[-1].close()
 
     def stated(self) -> dict[str, Any]:
-        return {"name": "private clients", "privacy": dataclasses.asdict(self._terms), "rate": self._rate, "mode": self._inner.stated()}
-
-    def facts(self, round_: Round, client: Client) -> dict[str, Any]:
-        return self._inner.facts(round_, client)
-
-    def shared(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return self._inner.shared(parameters)
-
-    def expect_client(self) -> None:
-        self._inner.expect_client()
-
-    def parameters(self, task: Task) -> dict[str, torch.Tensor]:
-        return self._inner.parameters(task)
+        return {"name": "private clients", "privacy": dataclasses.asdict(self._terms), "rate": self._rate, "mode": self.enclosed.stated()}
 
     def sums(self, task: Task) -> Sums:
         _expect_floating_point(messages.sum_dtype_of(task.work.keys()))
         try:
-            sums = self._inner.sums(task)
+            sums = super().sums(task)
         except RunError as error:  # its data may be the cause, which an answer would reveal
             LOG.warning("this client counts as nothing in window %s: %s", task.facts["window"], error)
             return Sums(0.0, 0.0, 0, 0, 0, {}, {})

@@ -56,6 +56,13 @@ distributed::Facts facts_of_place(const Workload& work) {
   return facts;
 }
 
+/// The trained parameters, in order of the buffer's entries.
+NamedParameters parameters_in(const accum::GradientBuffer& buffer) {
+  NamedParameters trained;
+  for (const auto& entry : buffer.entries()) trained.push_back({entry.name, entry.parameter});
+  return trained;
+}
+
 }  // namespace
 
 const MicroDecision& most_frugal(const std::vector<MicroDecision>& decisions) {
@@ -204,9 +211,7 @@ std::unique_ptr<distributed::DeferredReduce> Ranks::make_reduce(
   distributed::ReduceOptions options{
       .overlap = overlap, .compress = config.dist.compress, .in_passes = std::move(in_passes)};
   if (slice(config) != RankSlice{}) {
-    NamedParameters trained;
-    for (const auto& entry : buffer->entries()) trained.push_back({entry.name, entry.parameter});
-    options.sharding = std::make_shared<distributed::Sharding>(group_, std::move(trained));
+    options.sharding = std::make_shared<distributed::Sharding>(group_, parameters_in(*buffer));
   }
   return std::make_unique<distributed::DeferredReduce>(group_, std::move(buffer),
                                                        std::move(options));
@@ -221,10 +226,9 @@ std::unique_ptr<distributed::ParameterShards> Ranks::make_shards(
     const Config& config, models::Trainable& model,
     std::shared_ptr<accum::GradientBuffer> buffer) const {
   if (!divide_model(config)) return nullptr;
-  NamedParameters trained;
-  for (const auto& entry : buffer->entries()) trained.push_back({entry.name, entry.parameter});
+  distributed::ModelDivision division = division_of(model, parameters_in(*buffer));
   return std::make_unique<distributed::ParameterShards>(group_, std::move(buffer),
-                                                        division_of(model, trained));
+                                                        std::move(division));
 }
 
 std::unique_ptr<ShardedOptimizer> Ranks::make_sharded(const Workload& work,

@@ -12,6 +12,7 @@ using accrue::testing::Program;
 using testing::ChangingRanks;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
+using testing::Fault;
 using testing::FaultsOfRanks;
 using ::testing::HasSubstr;
 using testing::kInterrupted;
@@ -31,6 +32,19 @@ class DividedRanks : public ChangingRanks {
     c.run.checkpoint_every = {1000, Duration::Unit::steps};
     c.run.eval_every.reset();
     return c;
+  }
+
+  /// Rank 0 of two is lost at its fault, and is started again when rank 1 has taken steps alone.
+  void expect_takes_in_one_that_comes_back(const Config& c, const Fault& loss) {
+    const Pause alone(folder_, "alone");
+    std::vector<Program> ranks = start_all(c, 2, {{0, {loss}}, {1, {tells_at_step("alone", 8)}}});
+    expect_killed(ranks[0]);
+    alone.wait();
+    Program again = start_rank(0, 2, with_faults({{0, {stops_at_step(3)}}}, 0, command(c)));
+    expect_ends(again, kInterrupted);
+    expect_ends(ranks[1], kInterrupted);
+    EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
+    expect_bits_of_one_process(c);
   }
 
   std::string reasons_without(const FaultsOfRanks& victims, const Config& c, const Config& alone) {
@@ -112,17 +126,8 @@ TEST_F(DividedRanks, GoBackWhereTheReplicaIsLostAsWell) {
 }
 
 TEST_F(DividedRanks, TakeInOneThatComesBack) {
-  Config c = divided(endless_fixed("alone"), "run", ShardReplica::next);
-  const Pause alone(folder_, "alone");
-  std::vector<Program> ranks =
-      start_all(c, 2, {{0, {killed_at("micro-batch", 2)}}, {1, {tells_at_step("alone", 8)}}});
-  expect_killed(ranks[0]);
-  alone.wait();
-  Program again = start_rank(0, 2, with_faults({{0, {stops_at_step(3)}}}, 0, command(c)));
-  expect_ends(again, kInterrupted);
-  expect_ends(ranks[1], kInterrupted);
-  EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
-  expect_bits_of_one_process(c);
+  expect_takes_in_one_that_comes_back(divided(endless_fixed("alone"), "run", ShardReplica::next),
+                                      killed_at("micro-batch", 2));
 }
 
 /// Each rank has a part of the model alone: those that are left go back to a checkpoint, in which
@@ -160,16 +165,7 @@ TEST_F(DividedModelRanks, GoBackToTheLastCheckpointWhereverOneIsLost) {
 TEST_F(DividedModelRanks, TakeInOneThatComesBack) {
   Config c = divided_model(endless_fixed("alone"), "run");
   c.model.width = 128;
-  const Pause alone(folder_, "alone");
-  std::vector<Program> ranks =
-      start_all(c, 2, {{0, {killed_at("segment:forward", 2)}}, {1, {tells_at_step("alone", 8)}}});
-  expect_killed(ranks[0]);
-  alone.wait();
-  Program again = start_rank(0, 2, with_faults({{0, {stops_at_step(3)}}}, 0, command(c)));
-  expect_ends(again, kInterrupted);
-  expect_ends(ranks[1], kInterrupted);
-  EXPECT_THAT(worlds_of(c), ElementsAre(2, 1, 2));
-  expect_bits_of_one_process(c);
+  expect_takes_in_one_that_comes_back(c, killed_at("segment:forward", 2));
 }
 
 /// The restored state matters: without the lost momentum the parameters are different.

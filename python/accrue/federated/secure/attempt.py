@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from accrue.errors import UsageError
 from accrue.federated import messages
 from accrue.federated.members import Client
 from accrue.federated.rounds import Round
@@ -79,17 +78,15 @@ class Attempt:
     def _exchange(self, names: Iterable[str], phase: str, request: Request, stated: Mapping[str, Any],
                   take: Callable[[str, RecordDict, Mapping[str, Any]], None]) -> list[str]:
         """Asks these clients, and returns those whose answers were taken."""
-        about, taken = {**self._facts, "phase": phase}, []
-        for name, content in self._ask(names, lambda client: request(client, {**stated, **about})).items():
-            try:
-                facts = messages.facts_of(content)
-                if any(facts.get(key) != value for key, value in {**about, "window": self._round.window}.items()):
-                    raise messages.Refused("an answer to another request: a replay")
-                take(name, content, facts)
-                taken.append(name)
-            except (messages.Refused, UsageError) as reason:
-                self._round.refuse(name, str(reason))
-        return taken
+        about = {**self._facts, "phase": phase}
+
+        def take_answer(name: str, content: RecordDict) -> None:
+            facts = messages.facts_of(content)
+            if any(facts.get(key) != value for key, value in {**about, "window": self._round.window}.items()):
+                raise messages.Refused("an answer to another request: a replay")
+            take(name, content, facts)
+
+        return list(self._round.accepted(self._ask(names, lambda client: request(client, {**stated, **about})), take_answer))
 
     def _take_keys(self, name: str, content: RecordDict, facts: Mapping[str, Any]) -> None:
         keys = {label: wire.keys_of(wire.table_of(facts, wire.EACH).get(label)) for label in self._aggregators}

@@ -24,7 +24,7 @@ class KeyPair:
 
 @dataclasses.dataclass(frozen=True)
 class PublicKeys:
-    """What a client tells of itself: a key by which others encrypt shares to it, and one by which pairs agree on masks."""
+    """The public keys of a client: others encrypt shares to it with one, and agree on masks with it by the other."""
 
     sealing: bytes
     masking: bytes

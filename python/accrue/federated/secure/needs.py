@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from accrue.errors import RunError, UsageError
+from accrue.federated.units import STEP
 
-# A restart raises a unit's exponent to a multiple of this (docs/numerics.md, "Fixed point").
-_STEP = 8
 _WORD_BITS = 64
 
 
@@ -26,7 +25,7 @@ class NeededUnits:
 
     def __init__(self, stated: Sequence[int], clients: int, most: int):
         self._bits = max(clients, 1).bit_length()
-        self._choices = [[unit, *range((unit // _STEP + 1) * _STEP, most + 1, _STEP)] for unit in stated]
+        self._choices = [[unit, *range((unit // STEP + 1) * STEP, most + 1, STEP)] for unit in stated]
         in_a_word = _WORD_BITS // self._bits
         self._words = [-(-len(choices) // in_a_word) for choices in self._choices]
         self._places = [[(i // in_a_word, i % in_a_word * self._bits) for i in range(len(choices))] for choices in self._choices]

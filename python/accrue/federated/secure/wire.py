@@ -10,7 +10,7 @@ from accrue.federated.secure import shamir
 from accrue.federated.secure.keys import PublicKeys
 from accrue.federated.secure.participant import Revealed
 
-# Where a message has what a phase has of each sum, by its label.
+# The field with a phase's part for each sum, by its label.
 EACH = "each"
 # The phases of an attempt. The last one happens for each of its sums by itself.
 KEYS, SHARES, MASKED, REVEAL = "keys", "shares", "masked", "reveal"

@@ -14,7 +14,7 @@ from accrue.windows import MOST_CONTRIBUTIONS, UNITS_OF_A_CONTRIBUTION, Sums
 
 
 class SumLayout:
-    """Where the parts of Sums are in a vector of words. A parameter without gradient is zero, with 0 contributions.
+    """The places of Sums' parts in a vector of words. A parameter without gradient is zero, with 0 contributions.
 
     Args:
         shapes: of the trained parameters, by name, in order.
