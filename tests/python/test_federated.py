@@ -152,7 +152,7 @@ def test_a_client_whose_sums_are_refused_is_named_and_left_out(folder):
 ])
 def test_clients_with_other_configs_are_refused_by_key(folder, caplog, change, message):
     apps = [folder.client("ann"), folder.client("bob", overrides=change), folder.client("cleo")]
-    with pytest.raises(accrue.RunError, match=r"expected 3 clients, received 2 \(ann, cleo\)"):
+    with pytest.raises(accrue.RunError, match=r"expected 3 clients, received 2 \(ann, cleo\) in 2 seconds; refused node 12: " + message):
         run(folder, apps, timeout=2.0)
     assert message in caplog.text
 
@@ -184,3 +184,8 @@ def test_wrong_options_say_what_is_expected(folder):
         server_app(file, clients=0)
     with pytest.raises(accrue.UsageError, match="a number as grace"):
         server_app(file, clients=3, grace="long")
+    for grace in (-1.0, float("nan")):
+        with pytest.raises(accrue.UsageError, match="a grace of at least 0 seconds"):
+            server_app(file, clients=3, grace=grace)
+    with pytest.raises(accrue.UsageError, match="a timeout above 0 seconds"):
+        server_app(file, clients=3, timeout=0.0)

@@ -66,6 +66,11 @@ class Rounds:
         for app in self.apps.values():
             app.grid = grid
 
+    def keys(self):
+        """The public keys that clients sent, for the round itself or along with the one before."""
+        seen = [facts_of(each.reply.content) for each in self.asked()]
+        return [facts["each"] for part in seen for facts in (part, part.get("next", {})) if facts.get("phase") == "keys"]
+
     def asked(self, **wanted):
         return [each for app in self.apps.values() for each in app.asked if all(getattr(each, key) == value for key, value in wanted.items())]
 
@@ -98,9 +103,8 @@ def test_parameters_have_the_bits_of_rounds_without_masks(folder, plain, secure)
     assert [report.loss for report in secure.reports] == pytest.approx([report.loss for report in reports], rel=1e-14)
     assert all(report.weights == dict.fromkeys(SIZES) and not report.absent and not report.refused for report in secure.reports)
     assert "counted ann, bob, cleo" in str(secure.reports[0])
-    assert {each.attempt for each in secure.asked()} == {0} and len(secure.asked()) == STEPS * len(SIZES) * 5
-    seen = [facts_of(each.reply.content)["each"] for each in secure.asked(phase="keys")]
-    keys = {key for each in seen for pair in each.values() for key in pair}
+    assert {each.attempt for each in secure.asked()} == {0} and len(secure.asked()) == (5 + 3 * (STEPS - 1)) * len(SIZES)
+    keys = {key for each in secure.keys() for pair in each.values() for key in pair}
     assert len(keys) == STEPS * len(SIZES) * 4, "each round and each sum has keys of its own"
 
 
@@ -117,6 +121,54 @@ def test_a_client_may_be_lost_in_each_phase(folder, plain):
     assert not equal(secure.parameters, without_bob({"0", "1", "2", "3"})), "the comparison notices a client that is missing"
     assert [list(report.weights) for report in secure.reports] == [["ann", "cleo"]] * 3 + [list(SIZES)] * 2
     assert [dict(report.absent) for report in secure.reports] == [{"bob": "no answer in time"}] * 3 + [{}] * 2
+
+
+@pytest.mark.parametrize("phase", ["masked", "reveal units", "reveal sums"])
+def test_a_client_may_be_lost_in_a_round_whose_keys_were_sent_before(folder, phase):
+    """The round after that begins with new keys, since it has none of bob."""
+    secure = Rounds(folder, lost={"bob": [(1, phase)]}, overrides=["run.steps=4"])
+    assert not secure.asked(window=1, phase="keys") and {each.attempt for each in secure.asked(window=1)} == {0}
+    counts = phase != "masked"
+    assert list(secure.reports[1].weights) == (list(SIZES) if counts else ["ann", "cleo"])
+    # After the last phase it has sent its shares for the next round, too.
+    is_prepared = phase == "reveal sums"
+    assert bool(secure.asked(window=2, phase="keys", attempt=1)) != is_prepared and list(secure.reports[2].weights) == list(SIZES)
+    assert not secure.asked(window=3, phase="keys"), "and the one after it has those of all"
+    plain = run(folder, [folder.client(name, overrides=["run.steps=4"]) for name in SIZES], quorum=2, grace=1.0, overrides=["run.steps=4"],
+                prepare=lambda grid: grid.silent[12].update(() if counts else {"1"}))[1]
+    assert equal(secure.parameters, plain)
+
+
+def test_keys_of_the_next_round_are_sent_once(folder):
+    """A second request for them, or one for a later round, is refused, so no two sets of keys have the name of one attempt."""
+    reasons = []
+
+    class AskedAgain(Watched):
+        def __call__(self, message, context):
+            reply = super().__call__(message, context)
+            facts = facts_of(message.content) if message.metadata.message_type == "train" else {}
+            for change in ({}, {"window": facts.get("window", 0) + 2}) if facts.get("next", {}).get("phase") == "keys" else ():
+                # The next phase of the round itself is one that may come, so it is the part for the next round which is refused.
+                again = {**facts, "phase": "reveal", "label": "units", "survivors": list(SIZES), "next": {**facts["next"], **change}}
+                message.content["accrue.facts"] = flwr_app.ConfigRecord({"json": json.dumps(again)})
+                reasons.append(self.app(message, context_from_proto(context_to_proto(context))).error.reason)
+            return reply
+
+    secure = Rounds(folder, kinds={"bob": AskedAgain}, overrides=["run.steps=2"])
+    assert len(reasons) == 2 and all("keys for round 1, once, received another request: a replay" in reason for reason in reasons)
+    assert not secure.asked(window=1, phase="keys") and list(secure.reports[1].weights) == list(SIZES)
+
+
+def test_a_client_without_fitting_keys_for_the_next_round_is_asked_for_new_ones(folder):
+    def alter(facts, reply):
+        if facts["phase"] == "masked" and facts["window"] == 0:
+            stated = facts_of(reply.content)
+            stated["next"]["each"]["sums"] = ["00" * 32, "01" * 32]
+            reply.content["accrue.facts"] = flwr_app.ConfigRecord({"json": json.dumps(stated)})
+
+    secure = Rounds(folder, alter={"bob": alter}, overrides=["run.steps=2"])
+    assert secure.asked(window=1, phase="keys", attempt=1) and not secure.reports[0].refused
+    assert [list(report.weights) for report in secure.reports] == [list(SIZES)] * 2
 
 
 @pytest.mark.parametrize("phase", ["keys", "shares", "masked", "reveal units", "reveal sums"])

@@ -376,6 +376,12 @@ def test_training_stops_before_it_exceeds_epsilon(setup):
     assert all(torch.equal(value, second.parameters()[name]) for name, value in before.items()) and len(path.read_text().splitlines()) == 6
 
 
+def test_a_ledger_that_is_no_file_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere" / "visits.spent"):
+        with pytest.raises(accrue.UsageError, match="a file that can be read and written"):
+            privacy.Ledger(path)
+
+
 def test_a_ledger_with_other_lines_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("a note\n")
     with pytest.raises(accrue.UsageError, match="a line of JSON for each step"):

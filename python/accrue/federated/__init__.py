@@ -1,4 +1,4 @@
-"""Training on data that may not move, by Flower's messages (docs/guide/federated.md): `pip install accrue[federated]`.
+"""Training on data that may not move, by Flower's messages (docs/guide/federated.md): accrue's wheel with the extra `federated`.
 
     app = accrue.federated.client_app("client.toml")        # where data are: a Flower ClientApp
     app = accrue.federated.server_app("server.toml", clients=3)    # a Flower ServerApp

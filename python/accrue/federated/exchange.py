@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 # How often replies are asked for, in seconds.
 PAUSE = 0.2
+# Flower's own answers for nodes that are gone, and messages that were not delivered.
+LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
 
 class SystemTime:
@@ -25,10 +28,11 @@ class SystemTime:
 
 @dataclasses.dataclass
 class Answers:
-    """What came back, by the client's name."""
+    """What came back, by the client's name: contents, the reasons of clients that refuse, and those of Flower that a message or its answer is lost."""
 
     contents: dict[str, RecordDict] = dataclasses.field(default_factory=dict)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    lost: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Exchange:
@@ -59,7 +63,8 @@ class Exchange:
                 if name is None:
                     continue
                 if reply.has_error():
-                    answers.failed[name] = reply.error.reason or f"error {reply.error.code} of Flower"
+                    noted = answers.lost if reply.error.code in LOST else answers.failed
+                    noted[name] = reply.error.reason or f"error {reply.error.code} of Flower"
                 else:
                     answers.contents[name] = reply.content
             if not waiting or is_over(len(answers.contents), self._clock.now() - begin):

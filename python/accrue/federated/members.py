@@ -34,6 +34,7 @@ class Members:
     def __init__(self, exchange: Exchange, mode: Mapping[str, Any], keys: Mapping[str, str]):
         self._exchange, self._mode, self._keys = exchange, mode, dict(keys)
         self._described: dict[int, messages.Description | None] = {}
+        self._refused: dict[int, str] = {}
         self.clients: dict[str, Client] = {}
 
     def gather(self, wanted: int, timeout: float) -> list[messages.Description]:
@@ -45,8 +46,10 @@ class Members:
             if len(found) >= wanted:
                 return [found[name][1] for name in sorted(found)]
             if self._exchange.now() - begin >= timeout:
-                raise RunError("start federated rounds", f"{wanted} clients", f"{len(found)} ({', '.join(sorted(found)) or 'none'}) in {timeout:g} seconds",
-                               "starting the others, or a longer timeout")
+                refused = "".join(f"; refused {reason}" for reason in self._refused.values())
+                raise RunError("start federated rounds", f"{wanted} clients",
+                               f"{len(found)} ({', '.join(sorted(found)) or 'none'}) in {timeout:g} seconds{refused}",
+                               "the configs of those that were refused" if refused else "starting the others, or a longer timeout")
             self._exchange.pause()
 
     def divide(self, described: list[messages.Description], samples: int) -> None:
@@ -66,7 +69,10 @@ class Members:
 
     def _meet(self, timeout: float) -> None:
         """Asks nodes that are new what they are."""
-        new = {str(node): node for node in self._exchange.nodes() if node not in self._described}
+        present = self._exchange.nodes()
+        for node in set(self._refused) - set(present):  # an authenticated node has the same number when it comes back, perhaps with another config
+            del self._refused[node], self._described[node]
+        new = {str(node): node for node in present if node not in self._described}
         answers = self._exchange.ask({name: messages.pack({}) for name in new}, new, MessageType.QUERY, "describe", lambda _, seconds: seconds >= timeout)
         for name, reason in answers.failed.items():
             self._leave_out(new[name], f"node {name}", reason)
@@ -77,7 +83,7 @@ class Members:
                 self._leave_out(new[name], f"node {name}", str(refused))
 
     def _leave_out(self, node: int, who: str, reason: str) -> None:
-        self._described[node] = None
+        self._described[node], self._refused[node] = None, f"{who}: {reason}"
         LOG.warning("refused %s: %s", who, reason)
 
     def _admit(self, node: int, described: messages.Description) -> None:

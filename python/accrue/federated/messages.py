@@ -18,7 +18,7 @@ from accrue.windows import MOST_CONTRIBUTIONS, UNITS_OF_A_CONTRIBUTION, Sums
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 except ImportError as error:
-    raise ImportError(f"accrue.federated: expected Flower (flwr 1.42 or later), received none ({error}); try pip install 'accrue[federated]'") from error
+    raise ImportError(f"accrue.federated: expected Flower (flwr 1.42 or later), received none ({error}); try pip install 'flwr>=1.42' 'cryptography>=43'") from error
 
 # Both sides state it: another version has other messages.
 PROTOCOL = 2

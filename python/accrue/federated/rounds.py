@@ -107,8 +107,13 @@ class Round:
         contents = {name: content(self.clients[name]) for name in here}
         answers = self._exchange.ask(contents, nodes, kind, str(self.window), is_over)
         self.refused.update(answers.failed)
-        self.absent.update({name: "no answer in time" for name in here if name not in answers.contents and name not in answers.failed})
+        self.absent.update({name: answers.lost.get(name, "no answer in time") for name in here if name not in answers.contents and name not in answers.failed})
         return {name: answers.contents[name] for name in self.clients if name in answers.contents}
+
+    def connected(self) -> list[str]:
+        """Returns the clients that are there now."""
+        nodes = self._members.nodes(self._terms.timeout)
+        return [name for name in self.clients if name in nodes]
 
     def refuse(self, name: str, reason: str) -> None:
         """Notes that a client's answer is not taken."""

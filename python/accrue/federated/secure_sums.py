@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ from accrue.federated.modes import Mode
 from accrue.federated.rounds import Collected, Round
 from accrue.federated.secure.aggregator import TooFewClients
 from accrue.federated.secure.answers import Answers
-from accrue.federated.secure.attempt import Attempt
+from accrue.federated.secure.attempt import Attempt, Keys, NextKeys
 from accrue.federated.secure.keys import Entropy
 from accrue.federated.secure.session import check_run
 from accrue.federated.secure.window import SUMS, UNITS, WindowWords
@@ -35,6 +36,15 @@ NONCE_BYTES = 16
 # A sum over one client is its own.
 LEAST_THRESHOLD = 2
 EVALUATION = "evaluation"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    """Keys for a round of the run that has these clients."""
+
+    clients: Mapping[str, Client]
+    window: int
+    keys: Keys
 
 
 class SecureSums(EnclosingMode):
@@ -60,6 +70,7 @@ class SecureSums(EnclosingMode):
             raise UsageError("SecureSums", f"a threshold of at least {LEAST_THRESHOLD}", str(threshold), "more than half of the number of clients")
         super().__init__("SecureSums", ExactWindow() if mode is None else mode)
         self._threshold, self._entropy = int(threshold), entropy
+        self._prepared: _Prepared | None = None
 
     def stated(self) -> dict[str, Any]:
         return {"name": "secure sums", "threshold": self._threshold, "of": self.enclosed.stated()}
@@ -94,26 +105,38 @@ class SecureSums(EnclosingMode):
         """Asks all clients, and returns the sum of those that count.
 
         If some need larger units than the stated ones, their sums stay masked, and those that are left begin again in these units with new keys.
+        Keys and shares of the next round come with the messages of this one. They are used if each client that is there then has sent some.
         """
-        names, units, nonce = list(round_.clients), round_.expected.units, self._nonce()
+        names, units = list(round_.clients), round_.expected.units
         shapes = {name: value.shape for name, value in round_.expected.parameters.items()}
-        for number in range(MOST_ATTEMPTS):
+        prepared = self._taken_keys(round_)
+        following = NextKeys(self._new_keys(round_.window + 1, 0, WindowWords.LABELS)) if round_.window + 1 < round_.rounds else None
+        # The first attempt's number is that of the keys which were sent before, even if they are not used.
+        for number in range(0 if round_.window == 0 or prepared is not None else 1, MOST_ATTEMPTS):
             words = WindowWords(shapes, units, len(round_.clients))
-            attempt = self._attempt(round_, nonce, number, words.lengths, MessageType.TRAIN, functools.partial(self._work, round_, units))
-            names = attempt.mask(names)
+            keys = self._new_keys(round_.window, number, WindowWords.LABELS) if prepared is None else prepared
+            attempt = self._attempt(round_, keys, words.lengths, MessageType.TRAIN, functools.partial(self._work, round_, units), following)
+            if prepared is None:
+                attempt.prepare(names)
+            prepared = None
+            names = attempt.mask()
             round_.expect_quorum(names)
             needed = words.needed(attempt.total(UNITS), len(names))
             if needed == units:
-                return Collected(words.sums_of(_operation(round_.window), attempt.total(SUMS)), {name: None for name in round_.clients if name in names})
+                total = words.sums_of(_operation(round_.window), attempt.total(SUMS))
+                self._prepare(round_, following)
+                return Collected(total, {name: None for name in round_.clients if name in names})
             units = needed
         raise RunError(_operation(round_.window), f"units that all need after {MOST_ATTEMPTS} attempts", "larger ones each time", "a smaller learning rate")
 
     def evaluate(self, round_: Round) -> Evaluation:
         """Asks all clients for the losses of their own validation data. The server learns their sum, or none if fewer than the quorum answer."""
         layout = SumLayout({}, ())
-        attempt = self._attempt(round_, self._nonce(), 0, {EVALUATION: layout.words}, MessageType.EVALUATE, functools.partial(self._evaluation, round_))
+        attempt = self._attempt(round_, self._new_keys(round_.window, 0, [EVALUATION]), {EVALUATION: layout.words}, MessageType.EVALUATE,
+                                functools.partial(self._evaluation, round_))
         try:
-            names = attempt.mask(round_.clients)
+            attempt.prepare(round_.clients)
+            names = attempt.mask()
             sums = layout.sums_of("secure evaluation", attempt.total(EVALUATION)) if round_.has_quorum(names) else None
         except TooFewClients:
             sums = None
@@ -122,20 +145,31 @@ class SecureSums(EnclosingMode):
         missing = {name: reason for name, reason in {**round_.absent, **round_.refused}.items() if name not in names}
         return Evaluation(sums.loss_sum / sums.weight if sums.weight > 0 else None, {}, {}, missing)
 
-    def _attempt(self, round_: Round, nonce: str, number: int, lengths: Mapping[str, int], kind: str, work: Any) -> Attempt:
+    def _taken_keys(self, round_: Round) -> Keys | None:
+        """Returns the keys that were prepared for this round, if all clients that are there have sent some. They are taken once."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or prepared.clients is not round_.clients or prepared.window != round_.window:
+            return None
+        return prepared.keys if set(round_.connected()) <= prepared.keys.members else None
+
+    def _prepare(self, round_: Round, following: NextKeys | None) -> None:
+        keys = None if following is None else following.ready()
+        self._prepared = None if keys is None else _Prepared(round_.clients, round_.window + 1, keys)
+
+    def _new_keys(self, window: int, number: int, labels: Iterable[str]) -> Keys:
+        return Keys(window, self._entropy(NONCE_BYTES).hex(), number, self._threshold, labels)
+
+    def _attempt(self, round_: Round, keys: Keys, lengths: Mapping[str, int], kind: str, work: Any, following: NextKeys | None = None) -> Attempt:
         def ask(names: Iterable[str], content: Any) -> dict[str, RecordDict]:
             return round_.ask(names, content, kind)
 
-        return Attempt(round_, nonce, number, self._threshold, lengths, ask, lambda _, facts: self.message(round_, facts), work)
+        return Attempt(round_, keys, lengths, ask, lambda _, facts: self.message(round_, facts), work, following)
 
     def _work(self, round_: Round, units: tuple[int, ...], client: Client, facts: Mapping[str, Any]) -> RecordDict:
         return self.message(round_, {"units": list(units), **self.facts(round_, client), **facts}, parameters=round_.expected.parameters)
 
     def _evaluation(self, round_: Round, client: Client, facts: Mapping[str, Any]) -> RecordDict:
         return self.message(round_, facts, parameters=round_.expected.parameters)
-
-    def _nonce(self) -> str:
-        return self._entropy(NONCE_BYTES).hex()
 
 
 def _operation(window: int) -> str:

@@ -62,7 +62,8 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
         clock: for tests: what the rounds wait by.
 
     Raises:
-        UsageError: an option is of the wrong type, or the quorum is larger than the number of clients.
+        UsageError: an option is of the wrong type, the quorum is larger than the number of clients, or a time is
+            negative.
     """
     agreed = expect_mode("server_app", ExactWindow() if mode is None else mode)
     check_count("server_app", "clients", clients, required=True)
@@ -71,6 +72,10 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
     check_options("server_app", {"grace": grace, "timeout": timeout}, grace=float, timeout=float)
     if quorum is not None and quorum > clients:
         raise UsageError("server_app", f"a quorum of at most the {clients} clients", str(quorum), f"quorum={clients}")
+    if not grace >= 0:
+        raise UsageError("server_app", "a grace of at least 0 seconds", f"{grace:g}", "grace=30.0")
+    if not timeout > 0:
+        raise UsageError("server_app", "a timeout above 0 seconds", f"{timeout:g}", "timeout=600.0")
     overrides = list(overrides)
     terms = Terms(clients if quorum is None else quorum, float(grace), float(timeout))
     app = ServerApp()

@@ -1,4 +1,4 @@
-"""Training with differential privacy for each sample (docs/guide/privacy.md): `pip install accrue[private]`.
+"""Training with differential privacy for each sample (docs/guide/privacy.md): accrue's wheel with the extra `private`.
 
     private = accrue.privacy.Privacy(clip=1.0, noise=1.1, delta=1e-6, epsilon=8.0)
     trainer = accrue.privacy.PrivateTrainer("train.toml", private, ledger="data.spent")

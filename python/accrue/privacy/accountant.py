@@ -16,7 +16,7 @@ try:
     import dp_accounting
     from dp_accounting import rdp
 except ImportError as error:
-    raise ImportError(f"accrue.privacy: expected dp-accounting, received none ({error}); try pip install 'accrue[private]'") from error
+    raise ImportError(f"accrue.privacy: expected dp-accounting, received none ({error}); try pip install 'dp-accounting>=0.6'") from error
 
 # Steps of one process: the rate, the noise, and how many.
 Steps = tuple[float, float, int]

@@ -1,4 +1,4 @@
-"""Federated rounds with differential privacy for each client: `pip install accrue[federated,private]`.
+"""Federated rounds with differential privacy for each client: accrue's wheel with the extras `federated` and `private`.
 
     mode = accrue.privacy.clients.PrivateClients(LocalRounds(5), Privacy(unit="client", clip=0.5, delta=1e-4, epsilon=8.0))
     app = accrue.federated.server_app("server.toml", clients=1000, mode=mode)

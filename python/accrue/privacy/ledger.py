@@ -31,7 +31,11 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str]):
         self._path = os.fspath(path)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UsageError("open a ledger", "a file that can be read and written", f"{self._path}: {error.strerror}",
+                             "the name of a file, in a folder that exists") from None
         self._closing = weakref.finalize(self, os.close, self._file)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

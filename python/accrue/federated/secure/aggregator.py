@@ -31,10 +31,10 @@ class Aggregator:
 
     Args:
         session: what clients were told.
-        words: the length of each client's vector.
+        words: the length of each client's vector; 0 if it is not known yet and expect_words() states it.
     """
 
-    def __init__(self, session: Session, words: int):
+    def __init__(self, session: Session, words: int = 0):
         self._session, self._length = session, words
         self._members: dict[str, PublicKeys] = {}
         self._digest = ""
@@ -79,6 +79,10 @@ class Aggregator:
         """Returns for each client that goes on the shares that the others sealed for it."""
         self._expect_enough(len(self._sealed))
         return {receiver: {sender: sealed[receiver] for sender, sealed in self._sealed.items() if sender != receiver} for receiver in self._sealed}
+
+    def expect_words(self, words: int) -> None:
+        """States the length of each client's vector, before the first one is taken. No key depends on it."""
+        self._length, self._masked = words, np.zeros(words, np.uint64)
 
     def take_masked(self, name: str, words: Words) -> None:
         if name in self._survivors or name not in self._sealed:

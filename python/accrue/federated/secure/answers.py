@@ -24,7 +24,10 @@ RECORD = "accrue.secure."
 
 
 class Kept:
-    """A client's own state of a run, in Flower's context. It stays on the client's node, and holds the secrets of the attempt that is under way."""
+    """A client's own state of a run, in Flower's context. It stays on the client's node.
+
+    It holds the secrets of the attempt that is under way, and those of the next round's first attempt, whose keys and shares come with it.
+    """
 
     def __init__(self, context: Context, record: str):
         self._records, self._record = context.state, record
@@ -39,19 +42,43 @@ class Kept:
             UsageError: the attempt is none after the last one, or the round's sums were unmasked already. So nothing begins twice, and a server that
                 asks for several attempts sees one sum of a round at most.
         """
-        last, unmasked = self._state.get("attempt", [-1, -1]), self._state.get("unmasked", -1)
-        if [window, attempt] <= last or window <= unmasked:
+        prepared = self._state.get("next", {})
+        last, unmasked = max(self._state.get("attempt", [-1, -1]), [prepared.get("window", -1), 0]), self._state.get("unmasked", -1)
+        is_of_this_round = prepared and [window, attempt] > self._state["attempt"] and window == self._state["attempt"][0]
+        if ([window, attempt] <= last and not is_of_this_round) or window <= unmasked:
             raise UsageError(f"secure sum of round {window}",
                              f"an attempt after number {last[1]} of round {last[0]}, and a round after {unmasked}, the last one unmasked",
                              f"attempt {attempt} of round {window}: a replay", "a new run")
-        self._state = {"run": self._state["run"], "nonce": nonce, "attempt": [window, attempt], "unmasked": unmasked}
+        self._state = {"run": self._state["run"], "nonce": nonce, "attempt": [window, attempt], "unmasked": unmasked,
+                       **({"next": prepared} if is_of_this_round else {})}
         self.keep(participants)
 
+    def begin_next(self, nonce: str, window: int, participants: Mapping[str, Participant]) -> None:
+        """Keeps the first attempt of the round after the one that is under way. Raises UsageError if it was begun before, or is another round's."""
+        if window != self._state["attempt"][0] + 1 or "next" in self._state:
+            raise UsageError(f"secure sum of round {window}", f"keys for round {self._state['attempt'][0] + 1}, once", "another request: a replay", "a new run")
+        self._state["next"] = {"nonce": nonce, "window": window}
+        self.keep_next(participants)
+
+    def next_participants(self, nonce: str, window: int) -> dict[str, Participant]:
+        """Returns the state machines of the next round's first attempt. Raises UsageError if it was not begun."""
+        prepared = self._state.get("next", {})
+        if (prepared.get("nonce"), prepared.get("window")) != (nonce, window):
+            raise self._not_under_way(window)
+        return {label: Participant.of_state(state) for label, state in prepared["participants"].items()}
+
+    def keep_next(self, participants: Mapping[str, Participant]) -> None:
+        self._state["next"]["participants"] = {label: participant.state() for label, participant in participants.items()}
+        self._write()
+
     def participants(self, nonce: str, window: int, attempt: int) -> dict[str, Participant]:
-        """Returns the state machines of this attempt. Raises UsageError if it is not under way."""
+        """Returns the state machines of this attempt. Raises UsageError if it is neither under way nor the one that was prepared."""
+        prepared = self._state.get("next", {})
+        if prepared and (prepared["nonce"], prepared["window"], 0) == (nonce, window, attempt):
+            self._state = {"run": self._state["run"], "nonce": nonce, "attempt": [window, 0], "unmasked": self._state["unmasked"],
+                           "participants": prepared["participants"]}
         if (self._state.get("nonce"), self._state.get("attempt")) != (nonce, [window, attempt]) or not self._state["participants"]:
-            raise UsageError(f"secure sum of round {window}", "the attempt that is under way", "another one: a replay, or a client that lost its state",
-                             "a new attempt")
+            raise self._not_under_way(window)
         return {label: Participant.of_state(state) for label, state in self._state["participants"].items()}
 
     def keep(self, participants: Mapping[str, Participant]) -> None:
@@ -62,6 +89,11 @@ class Kept:
         """Forgets the attempt's secrets: the shares that unmask the round's sums are with the server."""
         self._state.update(unmasked=window, participants={})
         self._write()
+
+    @staticmethod
+    def _not_under_way(window: int) -> UsageError:
+        return UsageError(f"secure sum of round {window}", "the attempt that is under way", "another one: a replay, or a client that lost its state",
+                          "a new attempt")
 
     def _write(self) -> None:
         self._records[self._record] = ConfigRecord({"json": json.dumps(self._state)})
@@ -87,22 +119,51 @@ class Answers:
         if phase not in answers or not isinstance(nonce, str) or not isinstance(window, int) or not isinstance(attempt, int):
             raise messages.Refused("a request that is of no phase of a secure sum")
         facts, tensors = answers[phase](task, nonce, window, attempt)
-        return messages.pack({"phase": phase, "nonce": nonce, "window": window, "attempt": attempt, **facts}, **tensors)
+        return messages.pack({"phase": phase, "nonce": nonce, "window": window, "attempt": attempt, **facts, **self._of_next(task)}, **tensors)
+
+    def _of_next(self, task: Task) -> dict[str, Any]:
+        """Returns what is sent along for the next round, if the request asks for its keys or shares."""
+        if wire.NEXT not in task.facts:
+            return {}
+        kept, asked = self._kept(task), wire.table_of(task.facts, wire.NEXT)
+        phase, nonce, window = (asked.get(name) for name in ("phase", "nonce", "window"))
+        if not isinstance(nonce, str) or not isinstance(window, int) or phase not in (wire.KEYS, wire.SHARES):
+            raise messages.Refused("a request for the next round that is of no phase before its masked words")
+        if phase == wire.KEYS:
+            participants = self._new_participants(task, nonce, window, 0)
+            kept.begin_next(nonce, window, participants)
+            each = self._public_keys(participants)
+        else:
+            participants = kept.next_participants(nonce, window)
+            each = self._sealed(participants, asked)
+            kept.keep_next(participants)
+        return {wire.NEXT: {"phase": phase, "nonce": nonce, "window": window, "attempt": 0, wire.EACH: each}}
 
     def _keys(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        participants = {label: Participant.begin(Session(nonce, window, attempt, label, self._threshold), task.name, self._entropy)
-                        for label in self._labels}
+        participants = self._new_participants(task, nonce, window, attempt)
         self._kept(task).begin(nonce, window, attempt, participants)
-        return {wire.EACH: {label: wire.keys_as_facts(participant.public_keys) for label, participant in participants.items()}}, {}
+        return {wire.EACH: self._public_keys(participants)}, {}
 
     def _shares(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
         kept = self._kept(task)
-        participants, tables, sealed = kept.participants(nonce, window, attempt), wire.table_of(task.facts, wire.EACH), {}
+        participants = kept.participants(nonce, window, attempt)
+        sealed = self._sealed(participants, task.facts)
+        kept.keep(participants)
+        return {wire.EACH: sealed}, {}
+
+    def _new_participants(self, task: Task, nonce: str, window: int, attempt: int) -> dict[str, Participant]:
+        return {label: Participant.begin(Session(nonce, window, attempt, label, self._threshold), task.name, self._entropy) for label in self._labels}
+
+    @staticmethod
+    def _public_keys(participants: Mapping[str, Participant]) -> dict[str, list[str]]:
+        return {label: wire.keys_as_facts(participant.public_keys) for label, participant in participants.items()}
+
+    def _sealed(self, participants: Mapping[str, Participant], facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+        tables, sealed = wire.table_of(facts, wire.EACH), {}
         for label, participant in participants.items():
             members = {name: wire.keys_of(keys) for name, keys in wire.table_of(tables, label).items()}
             sealed[label] = wire.sealed_as_facts(participant.share(members, self._entropy))
-        kept.keep(participants)
-        return {wire.EACH: sealed}, {}
+        return sealed
 
     def _masked(self, task: Task, nonce: str, window: int, attempt: int) -> tuple[dict[str, Any], dict[str, Any]]:
         kept = self._kept(task)

@@ -12,6 +12,8 @@ from accrue.federated.secure.participant import Revealed
 
 # The field with a phase's part for each sum, by its label.
 EACH = "each"
+# The field with keys or shares of the next round, which travel with messages of this one.
+NEXT = "next"
 # The phases of an attempt. The last one happens for each of its sums by itself.
 KEYS, SHARES, MASKED, REVEAL = "keys", "shares", "masked", "reveal"
 
