@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb setup-docs deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan coverage fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-docs bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb setup-docs deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan coverage fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-divided bench-docs bench-federated bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -67,8 +67,10 @@ help:
 	@echo 'make bench-spin   how threads wait, alone and beside a second such program; 15 minutes'
 	@echo 'make bench-pipeline   two stages of a pipeline beside two ranks that share the batch; 15 minutes'
 	@echo 'make bench-links   two ranks over slow links, in turn with PyTorch DDP; 35 minutes'
+	@echo 'make bench-divided   two ranks that divide a model over slow links, in turn with PyTorch FSDP2; 20 minutes'
 	@echo 'make bench-curves   what compression, local steps and outer steps cost the loss, and what they save on a slow link; two hours'
 	@echo 'make bench-changing   four ranks that are killed and come back, beside four that are not; 10 minutes, after make test'
+	@echo 'make bench-federated   five clients by processes of Flower over TLS: bits, and what secure sums cost (ARGS=--quick: a small model, four steps)'
 	@echo 'make bench-thousand   a simulated hour of a thousand ranks that die and come back; 5 minutes, after make test'
 	@echo 'make bench-unet   the memory of a U-Net on images of 3840 x 2160 under 4 GiB; 10 minutes'
 	@echo 'make bench-decoding   how fast a model writes, beside transformers; 10 minutes'
@@ -298,6 +300,13 @@ bench-dist: build
 bench-changing:
 	@python3 bench/e2e/changing_ranks.py $(ARGS)
 
+# Five clients by Flower's own processes over TLS, with and without secure sums. ARGS=--quick: a small model, four steps.
+bench-federated: setup-test
+	@mkdir -p build
+	@$(call CONFIGURE,release,$(PYTHON_OPTIONS))
+	@cmake --build build/release -j $(JOBS) --target accrue_native accrue
+	@PYTHONPATH="$(CURDIR)/build/release/python" .venv-test/bin/python bench/e2e/federated.py $(ARGS)
+
 # A simulated hour of a thousand ranks that die and come back, by the program's own decisions; some minutes, after `make test`. ARGS=--quick: half a minute.
 bench-thousand:
 	@python3 bench/e2e/thousand_ranks.py $(ARGS)
@@ -364,6 +373,11 @@ bench-docs:
 bench-links: build
 	@scripts/setup.sh peers
 	@.venv-peers/bin/python bench/e2e/links.py $(ARGS)
+
+# Two ranks that divide a model over 1 and 10 Gbit/s, beside PyTorch FSDP2; 20 minutes. ARGS=--quick: a minute.
+bench-divided: build
+	@scripts/setup.sh peers
+	@.venv-peers/bin/python bench/e2e/divided_links.py $(ARGS)
 
 # Loss by steps and by seconds with dist.compress, local steps and outer steps, and what they save on slow links; two hours. ARGS=--quick: a minute.
 bench-curves: build

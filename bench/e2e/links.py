@@ -16,6 +16,7 @@ import pathlib
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 
 import links_report
 import netns
@@ -32,10 +33,12 @@ STEPS = 2  # timed ones of a run, after the warm-up step
 RUN_SECONDS = 600  # that one run may take
 
 OVERLAP, END, DDP, DDP_EACH = "accrue overlap", "accrue end", "DDP no_sync", "DDP each"
-REDUCE = {OVERLAP: "overlap", END: "end"}
-WORKER = {DDP: "ddp", DDP_EACH: "ddp-each"}
+DIVIDED = "accrue divided"  # divided_links.py compares these
+FSDP_EACH, FSDP_LAST, FSDP_KEEP = "FSDP2, scattered each", "FSDP2, scattered last", "FSDP2, kept whole"
+OURS = {OVERLAP: ["--dist.reduce=overlap"], END: ["--dist.reduce=end"],
+        DIVIDED: ["--dist.shard=all", "--memory.recompute=auto", "--memory.accumulation=layered"]}
+WORKER = {DDP: "ddp", DDP_EACH: "ddp-each", FSDP_EACH: "fsdp-each", FSDP_LAST: "fsdp-last", FSDP_KEEP: "fsdp-keep"}
 SYSTEMS = (OVERLAP, END, DDP, DDP_EACH)
-REFERENCE = DDP
 
 MODEL = dict(SMALL, context=128)
 # What is trained of it: micro-batches of how many samples, and how many of them on each rank in a step (K).
@@ -75,8 +78,8 @@ class Meter:
         return max(sampled for sampled, sent in self._samples if sent[0] - before <= QUIET_BYTES)
 
 
-def run_accrue(system: str, cable: netns.Cable, folder: pathlib.Path, job: dict, scratch: pathlib.Path) -> dict:
-    command = train_command(scratch, "run", [*accrue_arguments(folder, job), f"--dist.reduce={REDUCE[system]}"])
+def run_accrue(also: list[str], cable: netns.Cable, folder: pathlib.Path, job: dict, scratch: pathlib.Path) -> dict:
+    command = train_command(scratch, "run", [*accrue_arguments(folder, job), *also])
     meter = Meter(cable)
     netns.run_ranks(cable, lambda rank: command, RUN_SECONDS, meter.tick)
     meter.tick()
@@ -95,16 +98,17 @@ def reduction_of(step: dict, before: dict, meter: Meter) -> dict[str, float]:
             "exposed_seconds": step["reduce_exposed_seconds"] - waits}
 
 
-def run_ddp(system: str, cable: netns.Cable, folder: pathlib.Path, job: dict, scratch: pathlib.Path) -> dict:
+def run_worker(worker: str, cable: netns.Cable, folder: pathlib.Path, job: dict, scratch: pathlib.Path) -> dict:
+    """A system of bench/peers/worker.py."""
     results = [scratch / f"rank{rank}.json" for rank in range(WORLD)]
     meter = Meter(cable)
-    netns.run_ranks(cable, lambda rank: [str(PYTHON), str(PEERS / "worker.py"), WORKER[system], str(folder),
+    netns.run_ranks(cable, lambda rank: [str(PYTHON), str(PEERS / "worker.py"), worker, str(folder),
                                          str(results[rank])], RUN_SECONDS, meter.tick)
     meter.tick()
     ranks = [json.loads(result.read_text()) for result in results]
     for rank in ranks:
         if "unavailable" in rank:
-            sys.exit(f"error: {system}: {rank['unavailable']}")
+            sys.exit(f"error: {worker}: {rank['unavailable']}")
     # Each rank knows the losses of its own micro-batches, which are as many as the other's.
     losses = [sum(both) / WORLD for both in zip(*(rank["losses"] for rank in ranks))]
     return ranks[0] | {"losses": losses, "sent_bytes": meter.bytes_per_step(ranks[0]["times"][WARM_UP_STEPS - 1:])}
@@ -112,8 +116,9 @@ def run_ddp(system: str, cable: netns.Cable, folder: pathlib.Path, job: dict, sc
 
 def run_system(system: str, cable: netns.Cable, folder: pathlib.Path, job: dict) -> dict:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        run = run_accrue if system in REDUCE else run_ddp
-        return run(system, cable, folder, job, pathlib.Path(scratch))
+        if system in OURS:
+            return run_accrue(OURS[system], cable, folder, job, pathlib.Path(scratch))
+        return run_worker(WORKER[system], cable, folder, job, pathlib.Path(scratch))
 
 
 def probe(cable: netns.Cable) -> dict:
@@ -131,10 +136,15 @@ def probe(cable: netns.Cable) -> dict:
 # --- Part "systems": all systems, by K --------------------------------------------------------------------------------
 
 
+def first_of(systems: Iterable[str], kind: dict) -> str:
+    return next(system for system in systems if system in kind)
+
+
 def summarise(cell: dict, outcomes: dict[str, list[dict]]) -> dict:
-    rows = {}
+    """The reference is the first system that is not accrue."""
+    rows, reference = {}, outcomes[first_of(outcomes, WORKER)]
     for system, rounds in outcomes.items():
-        compared = [relative_errors(ours, theirs) for ours, theirs in zip(rounds, outcomes[REFERENCE])]
+        compared = [relative_errors(ours, theirs) for ours, theirs in zip(rounds, reference)]
         worst = {what: max(errors[what] for errors in compared) for what in compared[0]}
         row = rows[system] = {"agrees": agrees(worst, "fp32"), "relative_errors": worst,
                               "losses": rounds[0]["losses"]}
@@ -142,7 +152,7 @@ def summarise(cell: dict, outcomes: dict[str, list[dict]]) -> dict:
             continue
         row["seconds"] = spread([seconds for outcome in rounds for seconds in outcome["seconds"]])
         row["sent_bytes"] = [spread([outcome["sent_bytes"][end] for outcome in rounds]) for end in range(WORLD)]
-        if system in REDUCE:
+        if system in OURS:
             row["wire_bytes"] = spread([step["wire_bytes"] for outcome in rounds for step in outcome["reductions"]])
     return {"micro": cell["micro"], "count": cell["count"], "systems": rows}
 
@@ -176,8 +186,8 @@ def compare(cable: netns.Cable, folder: pathlib.Path, model: dict, cells: dict, 
     outcomes = run_rounds(rounds, cable, make_jobs(folder, model, cells, STEPS),
                           {name: cell["systems"] for name, cell in cells.items()})
     first = next(iter(outcomes.values()))
-    return {"rounds": rounds, "steps": STEPS, "machine": first[OVERLAP][0]["machine"],
-            "versions": first[OVERLAP][0]["versions"] | first[DDP][0]["versions"],
+    ours, theirs = (first[first_of(first, kind)][0] for kind in (OURS, WORKER))
+    return {"rounds": rounds, "steps": STEPS, "machine": ours["machine"], "versions": ours["versions"] | theirs["versions"],
             "cells": {name: summarise(cell, outcomes[name]) for name, cell in cells.items()}}
 
 
@@ -204,9 +214,14 @@ def hidden(rate_mbit: int, overlap: list[dict], end: list[dict]) -> dict:
                              for left, beside in zip(exposed, backward)])}
 
 
+def model_of(quick: bool) -> dict:
+    """Its shape, without the batch."""
+    return {key: value for key, value in (TINY if quick else MODEL).items() if key not in ("micro", "count")}
+
+
 def measure(link: str, folder: pathlib.Path, options: argparse.Namespace) -> dict:
     """Raises netns.Unavailable."""
-    model = {key: value for key, value in (TINY if options.quick else MODEL).items() if key not in ("micro", "count")}
+    model = model_of(options.quick)
     with netns.cable(LINKS[link]) as cable:
         result = {"rate_mbit": cable.shape.rate_mbit, "delay_ms": cable.shape.delay_ms if cable.delays else None,
                   "probe": probe(cable), "model": model}

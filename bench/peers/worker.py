@@ -29,6 +29,9 @@ SYSTEMS = {  # to the module and its function
     "deepspeed": ("deepspeed_loop", "train"),
     "ddp": ("ddp_loop", "train"),
     "ddp-each": ("ddp_loop", "train_reducing_each"),
+    "fsdp-each": ("fsdp_loop", "train_reducing_each"),
+    "fsdp-last": ("fsdp_loop", "train_reducing_last"),
+    "fsdp-keep": ("fsdp_loop", "train_keeping"),
 }
 
 
