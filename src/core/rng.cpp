@@ -34,9 +34,10 @@ double random_unit(std::uint64_t seed, std::uint64_t stream, std::uint64_t index
   return to_unit(random_word(seed, stream, index));
 }
 
-void fill_normal(std::span<float> out, std::uint64_t seed, std::uint64_t stream) {
+void fill_normal(std::span<float> out, std::uint64_t seed, std::uint64_t stream,
+                 std::uint64_t first) {
   for (std::size_t i = 0; i < out.size(); i += 2) {
-    const auto index = static_cast<std::uint64_t>(i);
+    const std::uint64_t index = first + i;
     // 1 - u is in (0, 1], so the logarithm is finite.
     const double radius = std::sqrt(-2.0 * std::log(1.0 - random_unit(seed, stream, index)));
     const double angle = 2.0 * std::numbers::pi * random_unit(seed, stream, index + 1);

@@ -18,8 +18,10 @@ std::uint64_t random_word(std::uint64_t seed, std::uint64_t stream, std::uint64_
 /// Uniform in [0, 1) with 53 random bits.
 double random_unit(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
-/// Standard normal values for indices [0, out.size()) of a stream (Box-Muller).
-void fill_normal(std::span<float> out, std::uint64_t seed, std::uint64_t stream);
+/// Standard normal values for indices [first, first + out.size()) of a stream (Box-Muller). `first`
+/// is even, since two values are made from two words.
+void fill_normal(std::span<float> out, std::uint64_t seed, std::uint64_t stream,
+                 std::uint64_t first = 0);
 
 /// A keyed permutation of [0, size): position -> element, in O(1) memory and time, so a shuffled
 /// epoch can be resumed anywhere. A Feistel network over Philox with cycle walking

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <system_error>
 #include <utility>
@@ -94,6 +95,7 @@ bool ShardMemory::give_back(void* data) {
   if (found == blocks_.end()) return false;
   const PageRange block{found->first, found->first + found->second};
   blocks_.erase(found);
+  parts_.erase(block.begin);
   closed_ = without(closed_, {block});
   bytes_in_blocks_ -= static_cast<std::int64_t>(block.bytes());
   ::madvise(base_ + block.begin, block.bytes(), MADV_DONTNEED);
@@ -101,10 +103,35 @@ bool ShardMemory::give_back(void* data) {
   return true;
 }
 
-/// Closes before it opens, so that memory does not grow by both.
+void ShardMemory::keep_part(std::span<const std::byte> tensor, std::span<const std::byte> kept) {
+  const PageRange whole = range_of(tensor.data(), tensor.size());
+  const std::lock_guard lock(mutex_);
+  change_closed({whole}, merged({range_of(kept.data(), kept.size())}));
+  parts_[whole.begin] = {tensor, kept};
+}
+
+std::span<const std::byte> ShardMemory::kept_of(std::span<const std::byte> bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto after = parts_.upper_bound(static_cast<std::size_t>(bytes.data() - base_));
+  if (after == parts_.begin()) return bytes;
+  const Part& part = std::prev(after)->second;
+  const std::byte *const begin = bytes.data(), *const end = begin + bytes.size();
+  if (begin >= part.tensor.data() + part.tensor.size()) return bytes;
+  const std::byte* const first = std::clamp(part.kept.data(), begin, end);
+  return {first, std::clamp(part.kept.data() + part.kept.size(), begin, end)};
+}
+
 void ShardMemory::keep_only(const std::vector<PageRange>& divided,
                             const std::vector<PageRange>& kept) {
   const std::lock_guard lock(mutex_);
+  for (const PageRange& range : divided)
+    parts_.erase(parts_.lower_bound(range.begin), parts_.lower_bound(range.end));
+  change_closed(divided, kept);
+}
+
+/// Closes before it opens, so that memory does not grow by both.
+void ShardMemory::change_closed(const std::vector<PageRange>& divided,
+                                const std::vector<PageRange>& kept) {
   std::vector<PageRange> closed = without(closed_, divided);
   for (const PageRange& range : without(divided, kept)) closed.push_back(range);
   closed = merged(std::move(closed));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "accrue/memory/shard_scope.h"
@@ -33,6 +34,11 @@ class ShardMemory {
   }
   /// The pages that `bytes` from `data` touch.
   PageRange range_of(const void* data, std::size_t bytes) const;
+  /// Has the bytes `kept` of a tensor's in memory, and no others of its.
+  void keep_part(std::span<const std::byte> tensor, std::span<const std::byte> kept);
+  /// Which of these bytes keep_part() kept; all, if the tensor that they are of was not kept in
+  /// part, or was divided by keep_only() since.
+  std::span<const std::byte> kept_of(std::span<const std::byte> bytes) const;
   /// Has those of `divided` that are `kept` in memory and takes the others out of it; pages outside
   /// `divided` stay as they are. Both are merged(). Throws a runtime Error if the system refuses.
   void keep_only(const std::vector<PageRange>& divided, const std::vector<PageRange>& kept);
@@ -40,9 +46,13 @@ class ShardMemory {
   void restart_peak();
 
  private:
+  struct Part {
+    std::span<const std::byte> tensor, kept;
+  };
   void close(const PageRange& range) const;
   void open(const PageRange& range) const;
   // With mutex_ held:
+  void change_closed(const std::vector<PageRange>& divided, const std::vector<PageRange>& kept);
   std::int64_t in_memory() const;
   void see_peak();
 
@@ -51,6 +61,7 @@ class ShardMemory {
   mutable std::mutex mutex_;
   std::size_t end_ = 0;
   std::map<std::size_t, std::size_t> blocks_;  ///< bytes by offset
+  std::map<std::size_t, Part> parts_;          ///< of keep_part(), by the tensor's offset
   std::vector<PageRange> closed_;              ///< merged()
   std::int64_t bytes_in_blocks_ = 0, most_in_memory_ = 0;
 

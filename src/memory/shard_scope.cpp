@@ -8,6 +8,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/filled_with_zeros.h"
 #include "memory/shard_blocks.h"
 #include "memory/shard_memory.h"
 #include "memory/size_class.h"
@@ -22,6 +23,8 @@ constexpr std::size_t kSmallestDividedBytes = kSmallestCachedBytes;
 /// since tensors may outlive theirs.
 std::atomic<ShardMemory*> mapping{nullptr};
 std::atomic<bool> scope_exists{false};
+/// Of the scope that exists; set before anything is made in it.
+RankSlice slice_of_scope;
 
 std::vector<PageRange> pages_of(const ShardMemory& memory, std::span<const at::Tensor> tensors) {
   std::vector<PageRange> ranges;
@@ -34,9 +37,21 @@ std::vector<PageRange> pages_of(const ShardMemory& memory, std::span<const at::T
   return merged(std::move(ranges));
 }
 
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+void keep_elements(const at::Tensor& tensor, const ElementRange& kept) {
+  const auto in_bytes = [&](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * tensor.element_size();
+  };
+  const std::span<const std::byte> bytes = bytes_of(tensor);
+  mapping.load()->keep_part(bytes, bytes.subspan(in_bytes(kept.begin), in_bytes(kept.elements)));
+}
+
 }  // namespace
 
-ShardScope::ShardScope() {
+ShardScope::ShardScope(const RankSlice& slice) {
   constexpr const char* operation = "divide a model among ranks (dist.shard = \"all\")";
   if (!caching_allocator_installed())
     throw usage_error(operation, "accrue's allocator", "a program without it",
@@ -46,6 +61,7 @@ ShardScope::ShardScope() {
                       "another process for each rank");
   try {
     if (mapping == nullptr) mapping = new ShardMemory;
+    slice_of_scope = slice;
   } catch (...) {
     scope_exists = false;
     throw;
@@ -61,6 +77,37 @@ bool is_in_shard_scope(const at::Tensor& tensor) {
   return memory != nullptr && tensor.defined() && tensor.device().is_cpu() &&
          tensor.layout() == at::kStrided && tensor.has_storage() && tensor.numel() > 0 &&
          memory->holds(tensor.const_data_ptr());
+}
+
+void divide_by(const RankSlice& slice) { slice_of_scope = slice; }
+
+void keep_part(const at::Tensor& tensor, std::size_t index) {
+  if (!has_shard_scope() || slice_of_scope == RankSlice{} || !is_in_shard_scope(tensor)) return;
+  keep_elements(tensor, element_range_of(tensor.numel(), index, slice_of_scope));
+}
+
+FilledWithZeros::FilledWithZeros(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> whole;
+  for (const at::Tensor& tensor : tensors) {
+    if (!is_kept_in_part(tensor)) continue;
+    filled_.push_back({tensor, kept_part(tensor)});
+    whole.push_back(tensor);
+  }
+  keep_in_scope(whole, whole);
+}
+
+FilledWithZeros::~FilledWithZeros() {
+  for (const auto& [tensor, kept] : filled_) keep_elements(tensor, kept);
+}
+
+ElementRange kept_part(const at::Tensor& tensor) {
+  if (!is_in_shard_scope(tensor)) return {0, tensor.numel()};
+  const std::span<const std::byte> bytes = bytes_of(tensor), kept = mapping.load()->kept_of(bytes);
+  const auto in_elements = [&](std::size_t count) {
+    return static_cast<std::int64_t>(count / tensor.element_size());
+  };
+  return {in_elements(static_cast<std::size_t>(kept.data() - bytes.data())),
+          in_elements(kept.size())};
 }
 
 void keep_in_scope(std::span<const at::Tensor> divided, std::span<const at::Tensor> kept) {

@@ -55,5 +55,14 @@ TEST(FillNormal, HasTheMomentsOfAStandardNormal) {
   EXPECT_NEAR(fourth / n, 3, 5 * std::sqrt(96 / n));
 }
 
+TEST(FillNormal, HasTheSameValuesInParts) {
+  std::vector<float> whole(1001), part(301);
+  fill_normal(whole, 7, 1);
+  fill_normal(part, 7, 1, 700);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 700));
+  fill_normal(part, 7, 1, 698);
+  EXPECT_FALSE(std::equal(part.begin(), part.end(), whole.begin() + 700)) << "control";
+}
+
 }  // namespace
 }  // namespace accrue

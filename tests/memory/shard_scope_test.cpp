@@ -6,10 +6,12 @@
 
 #include <array>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "accrue/core/error.h"
 #include "accrue/core/memory_tag.h"
+#include "accrue/memory/filled_with_zeros.h"
 #include "accrue/memory/offload_passes.h"
 #include "allocator_fixture.h"
 #include "memory/page_ranges.h"
@@ -78,6 +80,67 @@ TEST_F(ShardScopeTest, LeavesWhatWasTakenOutByAnotherCallOutOfMemory) {
   EXPECT_EQ(shard_usage().in_memory, before);
   keep_in_scope({&mine, 1}, {&mine, 1});
   EXPECT_EQ(shard_usage().in_memory - before, kMebi);
+}
+
+using Visited = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+Visited visited_of(const at::Tensor& tensor) {
+  Visited visited;
+  for_pieces(tensor,
+             [&](std::int64_t begin, std::int64_t count) { visited.emplace_back(begin, count); });
+  return visited;
+}
+
+TEST_F(ShardScopeTest, KeepsThePartOfItsSliceUntilTheTensorIsDividedByACall) {
+  const RankSlice slice{1, 3};
+  const ShardScope scope(slice);
+  const std::int64_t before = shard_usage().in_memory;
+  const at::Tensor state = sharded(1);
+  const std::int64_t elements = state.numel();
+  EXPECT_FALSE(is_kept_in_part(state)) << "control";
+  EXPECT_EQ(visited_of(state), (Visited{{0, elements}})) << "control";
+
+  keep_part(state, 4);
+  const ElementRange own = element_range_of(elements, 4, slice);
+  EXPECT_TRUE(is_kept_in_part(state));
+  EXPECT_EQ(kept_part(state), own);
+  EXPECT_EQ(visited_of(state), (Visited{{own.begin, own.elements}}));
+  EXPECT_EQ(shard_usage().in_memory - before, own.elements * 4);
+  EXPECT_TRUE(state.narrow(0, own.begin, own.elements)
+                  .equal(at::arange(own.begin, own.begin + own.elements, at::kInt)));
+  EXPECT_EQ(kept_part(state.narrow(0, 0, own.begin + 5)), (ElementRange{own.begin, 5}));
+
+  keep_in_scope({&state, 1}, {&state, 1});
+  EXPECT_FALSE(is_kept_in_part(state));
+  EXPECT_EQ(shard_usage().in_memory - before, kMebi);
+  EXPECT_EQ(state.narrow(0, own.begin, 1).item<int>(), own.begin) << "its part has its values";
+  EXPECT_FALSE(state.narrow(0, 0, own.begin).any().item<bool>()) << "what was lost is zero";
+}
+
+TEST_F(ShardScopeTest, FillsWhatIsKeptInPartWithZerosForAWhile) {
+  const ShardScope scope(RankSlice{1, 3});
+  const at::Tensor part = sharded(1), whole = sharded(1);
+  keep_part(part, 0);
+  const ElementRange own = kept_part(part);
+  const std::int64_t before = shard_usage().in_memory;
+  {
+    const FilledWithZeros filled({part, whole});
+    EXPECT_FALSE(part.narrow(0, 0, own.begin).any().item<bool>());
+    EXPECT_EQ(part.narrow(0, own.begin, 1).item<int>(), own.begin);
+  }
+  EXPECT_EQ(kept_part(part), own);
+  EXPECT_EQ(shard_usage().in_memory, before);
+  EXPECT_TRUE(part.narrow(0, own.begin, own.elements)
+                  .equal(at::arange(own.begin, own.begin + own.elements, at::kInt)));
+  EXPECT_TRUE(whole.equal(at::arange(whole.numel(), at::kInt)));
+}
+
+TEST_F(ShardScopeTest, KeepsWholeTensorsWithoutASlice) {
+  const ShardScope scope;
+  const at::Tensor state = sharded(1);
+  keep_part(state, 0);
+  EXPECT_FALSE(is_kept_in_part(state));
+  EXPECT_TRUE(state.equal(at::arange(state.numel(), at::kInt)));
 }
 
 TEST_F(ShardScopeTest, NewTensorsAreZeroAndGivenMemoryIsReturned) {

@@ -37,13 +37,14 @@ void for_parts(std::size_t count, const Touched& touched, const Visit& visit) {
 inline constexpr std::int64_t kPieceElements = std::int64_t{1} << 24;
 
 /// Calls visit(begin, count) for ranges of a contiguous tensor's elements, in order: one range of
-/// all elements, or, if the tensor is offloaded, ranges of kPieceElements, each of which is in
-/// memory when it is visited.
+/// all elements, or of those that this process keeps (kept_part()); if the tensor is offloaded,
+/// ranges of kPieceElements, each of which is in memory when it is visited.
 template <class Visit>
 void for_pieces(const at::Tensor& tensor, const Visit& visit) {
   const std::int64_t elements = tensor.numel();
   if (!is_offloaded(tensor)) {
-    visit(std::int64_t{0}, elements);
+    const ElementRange kept = kept_part(tensor);
+    visit(kept.begin, kept.elements);
     return;
   }
   const at::Tensor flat = tensor.detach().view({-1});

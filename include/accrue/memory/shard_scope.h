@@ -2,8 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "accrue/core/rank_slice.h"
 
 namespace accrue::memory {
 
@@ -19,9 +22,10 @@ namespace accrue::memory {
 /// counts as memory outside tensors (memory/budget.h).
 class ShardScope {
  public:
-  /// Throws a usage Error if the allocator is not installed, another scope exists, or the system
-  /// has no addresses for it.
-  ShardScope();
+  /// Parameters are made in parts: of each, the process keeps that of `slice` (keep_part()); {}
+  /// makes them whole. Throws a usage Error if the allocator is not installed, another scope
+  /// exists, or the system has no addresses for it.
+  explicit ShardScope(const RankSlice& slice = {});
   ~ShardScope();
   ShardScope(const ShardScope&) = delete;
   ShardScope& operator=(const ShardScope&) = delete;
@@ -31,6 +35,20 @@ class ShardScope {
 bool has_shard_scope();
 /// Whether the tensor's memory lies in the mapping of a scope.
 bool is_in_shard_scope(const at::Tensor& tensor);
+
+/// Changes the slice of the scope that exists, for later calls of keep_part().
+void divide_by(const RankSlice& slice);
+/// Has this process keep the part of a contiguous tensor that element_range_of() gives for tensor
+/// number `index` and the scope's slice. Its other pages have no values until keep_in_scope() is
+/// called for it. Does nothing if the tensor is not in the mapping, or the scope's are whole.
+void keep_part(const at::Tensor& tensor, std::size_t index);
+/// Which elements of a dense tensor, which may be a view, this process keeps, in the order in which
+/// they lie in memory: those of a part after keep_part(), else all.
+ElementRange kept_part(const at::Tensor& tensor);
+/// Whether that is not all of it.
+inline bool is_kept_in_part(const at::Tensor& tensor) {
+  return kept_part(tensor).elements != tensor.numel();
+}
 
 /// Of the pages that `divided` touch, only those that `kept` touch are in memory afterwards; pages
 /// of other tensors stay as they are. A page that comes back is zero. Ignores tensors outside the

@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "accrue/core/error.h"
 #include "accrue/memory/shard_scope.h"
 #include "kernels/finite.h"
 
@@ -20,12 +21,33 @@ std::int64_t nbytes_of(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(tensor.nbytes());
 }
 
+/// A parameter may have been made in parts already: values outside of them are lost.
+void expect_kept(const std::string& name, const at::Tensor& parameter, const ElementRange& own) {
+  const ElementRange kept = memory::kept_part(parameter);
+  if (kept.begin <= own.begin && own.begin + own.elements <= kept.begin + kept.elements) return;
+  throw runtime_error("divide the model among ranks", "parameters made in the parts that are kept",
+                      "'" + name + "' made in another part",
+                      "dist.shard = \"optimizer\", and report this");
+}
+
 }  // namespace
 
 ParameterShards::ParameterShards(std::shared_ptr<Group> group,
                                  std::shared_ptr<accum::GradientBuffer> buffer,
                                  ModelDivision division)
+    : ParameterShards(group, RankSlice{group->rank(), group->world()}, std::move(buffer),
+                      std::move(division)) {}
+
+ParameterShards::ParameterShards(const RankSlice& slice,
+                                 std::shared_ptr<accum::GradientBuffer> buffer,
+                                 ModelDivision division)
+    : ParameterShards(nullptr, slice, std::move(buffer), std::move(division)) {}
+
+ParameterShards::ParameterShards(std::shared_ptr<Group> group, const RankSlice& slice,
+                                 std::shared_ptr<accum::GradientBuffer> buffer,
+                                 ModelDivision division)
     : group_(std::move(group)),
+      slice_(slice),
       buffer_(std::move(buffer)),
       division_(std::move(division)),
       first_use_(buffer_->entries().size(), division_.segments.size()),
@@ -41,9 +63,11 @@ ParameterShards::ParameterShards(std::shared_ptr<Group> group,
       own_.push_back(sum(entry));  // it shares pages with its neighbours
       continue;
     }
+    expect_kept(buffer_->entries()[entry].name, parameter(entry),
+                element_range_of(parameter(entry).numel(), entry, slice_));
     for (const at::Tensor& tensor : {parameter(entry), sum(entry)}) {
       managed_.push_back(tensor);
-      own_.push_back(part_of(tensor, entry, group_->rank()));
+      own_.push_back(part_of(tensor, entry, slice_.rank));
     }
   }
   keep_own();
@@ -53,6 +77,9 @@ ParameterShards::ParameterShards(std::shared_ptr<Group> group,
 ParameterShards::~ParameterShards() {
   try {
     memory::keep_in_scope(managed_, managed_);
+    if (group_ != nullptr) return;
+    for (std::size_t entry = 0; entry < division_.divided.size(); ++entry)
+      if (division_.divided[entry]) memory::keep_part(parameter(entry), entry);
   } catch (const std::exception&) {
     // Pages that stay out of memory end the process with an error if they are read.
   }
@@ -68,7 +95,7 @@ const at::Tensor& ParameterShards::sum(std::size_t entry) const {
 
 at::Tensor ParameterShards::part_of(const at::Tensor& tensor, std::size_t entry,
                                     std::int64_t rank) const {
-  const ElementRange range = element_range_of(tensor.numel(), entry, {rank, group_->world()});
+  const ElementRange range = element_range_of(tensor.numel(), entry, {rank, slice_.world});
   return tensor.detach().view({-1}).narrow(0, range.begin, range.elements);
 }
 
@@ -109,7 +136,8 @@ void ParameterShards::enter(std::size_t segment, bool backward, std::optional<st
 
 /// Each rank sends to the one after it first, so that no rank gets everything at once.
 void ParameterShards::begin(const std::vector<std::size_t>& entries) {
-  const std::int64_t rank = group_->rank(), world = group_->world();
+  if (group_ == nullptr) return;
+  const std::int64_t rank = slice_.rank, world = slice_.world;
   for (const std::size_t entry : entries) {
     if (is_current(entry)) continue;
     const at::Tensor own = part_of(parameter(entry), entry, rank);
@@ -145,7 +173,7 @@ void ParameterShards::keep_own() {
 std::string ParameterShards::not_finite() const {
   for (std::size_t entry = 0; entry < division_.divided.size(); ++entry) {
     const at::Tensor values = division_.divided[entry]
-                                  ? part_of(parameter(entry), entry, group_->rank())
+                                  ? part_of(parameter(entry), entry, slice_.rank)
                                   : parameter(entry).detach();
     if (!kernels::all_finite(values)) return buffer_->entries()[entry].name;
   }
@@ -205,7 +233,7 @@ ParameterShards::Bytes ParameterShards::bytes() const {
   for (std::size_t entry = 0; entry < division_.divided.size(); ++entry)
     if (division_.divided[entry])
       for (const at::Tensor& tensor : {parameter(entry), sum(entry)})
-        bytes.own += nbytes_of(part_of(tensor, entry, group_->rank()));
+        bytes.own += nbytes_of(part_of(tensor, entry, slice_.rank));
   const auto of_parameters = [&](std::size_t segment) {
     std::int64_t sum_of = 0;
     for (const std::size_t entry : entries_of(segment)) sum_of += nbytes_of(parameter(entry));

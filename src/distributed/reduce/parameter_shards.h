@@ -39,7 +39,12 @@ class ParameterShards {
   /// {rank, world} of the group.
   ParameterShards(std::shared_ptr<Group> group, std::shared_ptr<accum::GradientBuffer> buffer,
                   ModelDivision division);
+  /// The memory of a rank without others, for measuring: enter() brings zeros in place of their
+  /// parts, and nothing is collective.
+  ParameterShards(const RankSlice& slice, std::shared_ptr<accum::GradientBuffer> buffer,
+                  ModelDivision division);
   /// All tensors are in memory again; what other ranks kept is zero. No exchange may be under way.
+  /// Without others, of parameters only this rank's part is (memory::keep_part()).
   ~ParameterShards();
   ParameterShards(const ParameterShards&) = delete;
   ParameterShards& operator=(const ParameterShards&) = delete;
@@ -77,6 +82,8 @@ class ParameterShards {
   Bytes bytes() const;
 
  private:
+  ParameterShards(std::shared_ptr<Group> group, const RankSlice& slice,
+                  std::shared_ptr<accum::GradientBuffer> buffer, ModelDivision division);
   const at::Tensor& parameter(std::size_t entry) const;
   const at::Tensor& sum(std::size_t entry) const;
   at::Tensor part_of(const at::Tensor& tensor, std::size_t entry, std::int64_t rank) const;
@@ -89,7 +96,8 @@ class ParameterShards {
   void bring_to_first(std::size_t entry);
   std::int64_t from_first(std::int64_t number) const;
 
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<Group> group_;  ///< null: without others
+  RankSlice slice_;
   std::shared_ptr<accum::GradientBuffer> buffer_;
   ModelDivision division_;
   std::vector<std::size_t> first_use_, last_use_;  ///< by entry: segments

@@ -58,9 +58,21 @@ void expect_packable(const std::string& name, const at::Tensor& values) {
                     "a checkpoint from before the training that made it diverged");
 }
 
+/// Copies what this process keeps of a tensor that is contiguous, or so after a transposition.
+void copy_part(const StoredTensor& from, const at::Tensor& to) {
+  const at::Tensor values = at::empty_strided(to.sizes(), to.strides(), to.options());
+  from.copy_to(values);
+  const ElementRange kept = memory::kept_part(to);
+  const auto part = [&](const at::Tensor& tensor) {
+    return tensor.as_strided({kept.elements}, {1}, tensor.storage_offset() + kept.begin);
+  };
+  part(to).copy_(part(values));
+}
+
 /// Copies the values, packing or unpacking them if one of the two is in blocks of a format that the
 /// other does not have.
 void copy_values(const StoredTensor& from, const at::Tensor& to) {
+  if (memory::is_kept_in_part(to)) return copy_part(from, to);
   const bool from_blocks = kernels::is_in_blocks(from.dtype, from.shape),
              to_blocks = kernels::is_in_blocks(to);
   if (to.sizes() == from.shape && from_blocks == to_blocks) return from.copy_to(to);

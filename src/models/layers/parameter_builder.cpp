@@ -34,30 +34,37 @@ std::vector<std::int64_t> sizes_in_blocks(const std::string& name, BaseFormat ba
 /// Bytes of offloaded parameters that are drawn at a time.
 constexpr std::int64_t kDrawnBytes = std::int64_t{64} << 20;
 
-/// The same values without a copy: memory does not suffice for a second large matrix.
-void draw_in_place(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
-                   std::uint64_t stream) {
-  fill_normal({parameter.mutable_data_ptr<float>(), static_cast<std::size_t>(parameter.numel())},
-              seed, stream);
-  at::Tensor(parameter).mul_(standard_deviation);
+/// Elements of a tensor in fp32 on the CPU, which need not begin with its first.
+void draw_elements(const at::Tensor& elements, std::int64_t first, double standard_deviation,
+                   std::uint64_t seed, std::uint64_t stream) {
+  fill_normal({elements.mutable_data_ptr<float>(), static_cast<std::size_t>(elements.numel())},
+              seed, stream, static_cast<std::uint64_t>(first));
+  at::Tensor(elements).mul_(standard_deviation);
+}
+
+/// Draws what this process keeps of the parameter. State that lies in a file or is divided is drawn
+/// without a copy: memory does not suffice for a second large matrix.
+void draw_kept(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
+               std::uint64_t stream) {
+  const ElementRange kept = memory::kept_part(parameter);
+  const at::Tensor target = parameter.detach().view({-1}).narrow(0, kept.begin, kept.elements);
+  const bool in_place = memory::is_offloaded(parameter) || memory::is_in_shard_scope(parameter);
+  if (in_place && parameter.scalar_type() == at::kFloat)
+    return draw_elements(target, kept.begin, standard_deviation, seed, stream);
+  const at::Tensor values = at::empty({kept.elements}, at::TensorOptions().dtype(at::kFloat));
+  draw_elements(values, kept.begin, standard_deviation, seed, stream);
+  target.copy_(values);
 }
 
 void draw_values(const at::Tensor& parameter, double standard_deviation, std::uint64_t seed,
                  std::uint64_t stream) {
   const at::NoGradGuard no_grad;  // grad mode is per thread, and this runs on the pool's
-  const bool in_blocks = kernels::is_in_blocks(parameter);
-  if (memory::is_offloaded(parameter) && parameter.scalar_type() == at::kFloat)
-    return draw_in_place(parameter, standard_deviation, seed, stream);
-  const std::vector<std::int64_t> sizes =
-      in_blocks ? sizes_of(kernels::matrix_size(parameter)) : parameter.sizes().vec();
-  at::Tensor values = at::empty(sizes, at::TensorOptions().dtype(at::kFloat));
-  fill_normal({values.mutable_data_ptr<float>(), static_cast<std::size_t>(values.numel())}, seed,
-              stream);
-  values.mul_(standard_deviation);
-  if (in_blocks)
-    kernels::pack_into(parameter, values);
-  else
-    parameter.copy_(values);
+  if (!kernels::is_in_blocks(parameter))
+    return draw_kept(parameter, standard_deviation, seed, stream);
+  const at::Tensor values =
+      at::empty(sizes_of(kernels::matrix_size(parameter)), at::TensorOptions().dtype(at::kFloat));
+  draw_elements(values, 0, standard_deviation, seed, stream);
+  kernels::pack_into(parameter, values);
 }
 
 }  // namespace
@@ -112,6 +119,7 @@ at::Tensor ParameterBuilder::made(const std::string& name, std::vector<std::int6
   const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
   at::Tensor tensor = value == 0 ? memory::zeros(shape, options) : at::full(shape, value, options);
   tensor.set_requires_grad(trained_);
+  if (trained_) memory::keep_part(tensor, trained_count_++);
   parameters_.push_back({name, tensor});
   return tensor;
 }

@@ -82,6 +82,7 @@ class ParameterBuilder {
   Initialisation initialisation_;
   BaseFormat base_ = BaseFormat::as_stored;
   bool trained_ = true;
+  std::size_t trained_count_ = 0;
   NamedParameters parameters_;
   std::vector<Pending> pending_;
 };

@@ -304,7 +304,7 @@ Repetition compare_with(const RunRecord& record, const RepeatingRun& now, bool a
   for (Difference& difference :
        environment_differences(record.environment, now.environment, by_ranks))
     found.push_back(std::move(difference));
-  if (record.start != now.start)
+  if (!record.start.empty() && !now.start.empty() && record.start != now.start)
     found.push_back({"the parameters at the start", "it starts from other parameters"});
   repetition.differences = texts_of(found);
   if (have_same_batch(before, now.config)) repetition.batch_changes = record.batch_changes;

@@ -12,7 +12,7 @@ struct RepeatingRun {
   const Config& config;
   const RunEnvironment& environment;
   const RunData& data;
-  const std::string& start;  ///< digest of its initial parameters
+  const std::string& start;  ///< digest of its initial parameters; empty: unknown
 };
 
 /// How a run that repeats another differs from it.

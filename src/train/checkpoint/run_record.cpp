@@ -149,9 +149,10 @@ std::shared_ptr<const RunRecord> read_run_record(const RunDirectory& run) {
 
 json recorded(const RunDirectory& run) {
   if (!has_run_json(run)) return json::object();
-  return whole_run_json(run, "read " + run.run_file().string(),
-                        "run.json of a copy of the run; or taking it away: the run goes on without "
-                        "it, and cannot be repeated then");
+  return whole_run_json(
+      run, "read " + run.run_file().string(),
+      "run.json of a copy of the run; or removing it: the run then goes on without it, and cannot "
+      "be repeated");
 }
 
 std::int64_t last_recorded_step(const RunDirectory& run) {

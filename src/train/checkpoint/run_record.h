@@ -33,7 +33,7 @@ struct RunRecord {
   std::optional<bool> accelerate;  ///< RunPlan::accelerate
   /// Defaults to the first version, for a run.json that does not have it.
   optim::ScheduleVersion schedule = optim::ScheduleVersion::min_in_last_step;
-  std::string start;   ///< digest of the initial parameters
+  std::string start;   ///< digest of the initial parameters; empty if ranks divided them
   std::string module;  ///< of its TorchScript module; empty if run.json has none
   std::vector<PastResumption> resumed;
   std::vector<BatchChange> batch_changes;  ///< that were stated by hand, by window

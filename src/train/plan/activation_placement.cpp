@@ -7,6 +7,7 @@
 
 #include "accrue/core/units.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/filled_with_zeros.h"
 #include "accrue/memory/offload.h"
 #include "data/fetch.h"
 
@@ -56,6 +57,8 @@ std::int64_t cut_bytes_per_sample(models::Trainable& model, const batch::MicroBa
     all += at_cut;
     largest = std::max(largest, at_cut);
     memory::keep_in_memory({});  // offloaded state of the segments before leaves memory
+    const memory::FilledWithZeros whole(segment.weights ? segment.weights()
+                                                        : std::vector<at::Tensor>());
     activations = models::run_segment(segment, activations, one_sample, context);
   }
   return all + largest;

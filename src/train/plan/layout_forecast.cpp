@@ -241,9 +241,6 @@ LayoutForecast forecast_layout(const RankLayout& layout, const memory::PlanPoint
     forecast.disk = disk_of_a_rank(work, facts, machines);
     forecast.exposed_seconds += forecast.disk->seconds() - forecast.compute_seconds;
   }
-  // Each rank makes the whole model before it drops what others keep.
-  if (layout.state.parameters && facts.held.parameters > forecast.bytes.total())
-    forecast.bytes = {.parameters = facts.held.parameters};
   forecast.fits = static_cast<double>(forecast.bytes.total()) <=
                   static_cast<double>(machines.tensor_bytes) * (1 - memory::kPlanMargin);
   return forecast;

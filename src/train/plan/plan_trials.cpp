@@ -17,6 +17,7 @@
 #include "train/pass/run_micro_batch.h"
 #include "train/plan/activation_placement.h"
 #include "train/window/layered/layered_window.h"
+#include "train/window/layered/model_division.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
@@ -97,8 +98,17 @@ PlanTrials::PlanTrials(const Workload& work)
       resident_(state_in_memory(work, *window_.buffer(), *optimizer_, bytes_held(replica_),
                                 bytes_held(cuts_))),
       segment_state_(*window_.buffer(), work.model->segments()),
+      shards_(make_shards()),
+      divided_(*window_.buffer(), shards_.get(), /*reduce=*/nullptr),
       runs_(resident_, [this] { undo(); }),
       longest_(longest_samples(*work.data.train, work.schedule.samples_per_window)) {}
+
+std::unique_ptr<distributed::ParameterShards> PlanTrials::make_shards() const {
+  if (!memory::has_shard_scope() || work_.slice == RankSlice{}) return nullptr;
+  return std::make_unique<distributed::ParameterShards>(
+      work_.slice, window_.buffer(),
+      division_of(*work_.model, optim::trained_of(work_.model->parameters())));
+}
 
 PlanTrials::Input PlanTrials::fetch(std::int64_t samples) const {
   std::vector<std::int64_t> indices, ids(static_cast<std::size_t>(samples));
@@ -124,6 +134,7 @@ memory::Resident PlanTrials::resident() const {
 /// Leaves no window open, and restores running statistics.
 void PlanTrials::undo() {
   window_.discard();
+  divided_.leave();
   buffers_.restore();
 }
 
@@ -143,6 +154,7 @@ memory::Measured PlanTrials::measure_again(const memory::PlanPoint& point) {
 TrialRuns::Seconds PlanTrials::pass(const batch::MicroBatch& micro, Recompute recompute) {
   const TrialRuns::Seconds seconds = open_and_pass(micro, recompute);
   window_.discard();
+  divided_.leave();
   return seconds;
 }
 
@@ -170,6 +182,7 @@ TrialRuns::Seconds PlanTrials::open_and_pass(const batch::MicroBatch& micro, Rec
 void PlanTrials::pass_layered(const batch::MicroBatch& micro, const PassOptions& options) {
   LayeredOptions layered{.losses = [&] { return options; }, .window_statistics = false};
   segment_state_.attach_to(layered);
+  divided_.attach_to(layered);
   LayeredWindow pass(
       *work_.model, window_, [&](batch::Range) { return micro; }, work_.config.run.seed,
       std::move(layered));
@@ -194,8 +207,8 @@ PlanTrials::Step PlanTrials::run_step(const memory::PlanPoint& point) {
 /// Seconds of close and step; none if there is no gradient to step with: the window is then
 /// dropped.
 std::optional<double> PlanTrials::close_and_step() {
-  if (window_.buffer()->folds()) {
-    window_.discard();
+  if (window_.buffer()->folds() || shards_) {
+    undo();
     return std::nullopt;
   }
   const Stopwatch watch;

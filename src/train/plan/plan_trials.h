@@ -7,10 +7,12 @@
 
 #include "accrue/accum/window.h"
 #include "accrue/optim/optimizer.h"
+#include "distributed/reduce/parameter_shards.h"
 #include "memory/plan.h"
 #include "train/pass/buffer_snapshot.h"
 #include "train/pass/forward_backward.h"
 #include "train/plan/trial_runs.h"
+#include "train/window/layered/divided_segments.h"
 #include "train/window/layered/segment_state.h"
 #include "train/workload/workload.h"
 
@@ -35,8 +37,8 @@ class PlanTrials {
   struct Step {
     memory::Measured micro;  ///< with the whole step's peak; shows whether all of it fits
     /// Seconds of the gradient's norm, clipping and the optimizer. None if the step does not fit,
-    /// if it has no gradient, and if gradients are folded into an optimizer's state: a trial
-    /// discards what it folds, so there is no step to measure.
+    /// if it has no gradient, if gradients are folded into an optimizer's state (a trial discards
+    /// what it folds), and if ranks divide the sums, of which this rank has no whole ones.
     std::optional<double> closing_seconds;
   };
   Step run_step(const memory::PlanPoint& point);
@@ -54,6 +56,8 @@ class PlanTrials {
   Input fetch(std::int64_t samples) const;
   TrialRuns::Seconds pass(const batch::MicroBatch& micro, Recompute recompute);
   TrialRuns::Seconds open_and_pass(const batch::MicroBatch& micro, Recompute recompute);
+  /// This rank's memory of a divided model; null if it has all parameters.
+  std::unique_ptr<distributed::ParameterShards> make_shards() const;
   void pass_layered(const batch::MicroBatch& micro, const PassOptions& options);
   std::optional<double> close_and_step();
   void undo();
@@ -67,6 +71,8 @@ class PlanTrials {
   accum::Window window_;
   memory::Resident resident_;
   SegmentState segment_state_;
+  std::unique_ptr<distributed::ParameterShards> shards_;
+  DividedSegments divided_;
   TrialRuns runs_;
   std::vector<std::int64_t> longest_;  ///< samples, the one with most tokens first
 };

@@ -8,15 +8,16 @@
 #include <tuple>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/shard_scope.h"
 #include "accrue/models/normalisation.h"
 #include "accrue/version.h"
 #include "core/words.h"
 #include "train/config/data_paths.h"
 #include "train/plan/setup.h"
 #include "train/ranks/meeting.h"
-#include "train/ranks/model_division.h"
 #include "train/ranks/outer_settings.h"
 #include "train/ranks/rank_conflicts.h"
+#include "train/window/layered/model_division.h"
 #include "train/workload/placement.h"
 
 namespace accrue::train {
@@ -150,9 +151,13 @@ void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
 void Ranks::check_state(const Workload& work, const optim::Optimizer& optimizer,
                         std::int64_t step) const {
   if (!group_) return;
-  distributed::Facts facts{
-      {"step", std::to_string(step)},
-      {"values of the parameters", distributed::value_digest(work.model->parameters())}};
+  // No other rank has the values of a part.
+  NamedParameters whole = work.model->parameters();
+  std::erase_if(whole, [](const NamedParameter& parameter) {
+    return memory::is_kept_in_part(parameter.tensor);
+  });
+  distributed::Facts facts{{"step", std::to_string(step)},
+                           {"values of the parameters", distributed::value_digest(whole)}};
   if (slice(work.config) == RankSlice{})
     facts.emplace_back("the optimizer's state", distributed::value_digest(optimizer.state()));
   distributed::exchange_facts(*group_, "where the run begins", facts);

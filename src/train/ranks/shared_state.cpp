@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
+#include "models/files/named_tensors.h"
 
 namespace accrue::train {
 namespace {
@@ -132,7 +133,7 @@ class Chain {
 };
 
 /// Nothing is changed before the whole state has arrived.
-void pass_state_along(const Ranks& ranks, const Neighbours& neighbours, models::Model& model,
+void pass_state_along(const Ranks& ranks, const Neighbours& neighbours, models::Model* model,
                       const NamedParameters& of_model, optim::Optimizer* optimizer,
                       const NamedParameters& of_optimizer) {
   Chain chain(ranks, neighbours);
@@ -140,13 +141,14 @@ void pass_state_along(const Ranks& ranks, const Neighbours& neighbours, models::
                         optimizer_tensors = chain.pass(of_optimizer);
   chain.finish();
   if (chain.begins_here()) return;
-  model.load_file_tensors(model_tensors, "rank " + std::to_string(*neighbours.before));
+  if (model != nullptr)
+    model->load_file_tensors(model_tensors, "rank " + std::to_string(*neighbours.before));
   if (optimizer != nullptr) optimizer->load_state(optimizer_tensors);
 }
 
 }  // namespace
 
-SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model& model,
+SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model* model,
                         optim::Optimizer* optimizer) {
   const std::vector<std::int64_t> ways = ways_of(ranks, mine);
   const std::int64_t source = farthest(ranks, ways, mine);
@@ -154,7 +156,7 @@ SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, mode
   if (most == 0)
     throw runtime_error("go on with other ranks", "one that has the run's state", "none",
                         "--resume from the last checkpoint");
-  const NamedParameters of_model = model.file_tensors(),
+  const NamedParameters of_model = model ? model->file_tensors() : NamedParameters(),
                         of_optimizer = optimizer ? optimizer->state() : NamedParameters();
   const json shapes{shapes_of(of_model), shapes_of(of_optimizer)};
   const bool is_source = ranks.rank() == source;
@@ -168,6 +170,21 @@ SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, mode
     pass_state_along(ranks, neighbours, model, of_model, optimizer, of_optimizer);
   return {is_source ? *std::move(mine) : train_state_from_json(said.at("state"), kTheState),
           std::ranges::min(ways) < most};
+}
+
+void share_model(const Ranks& ranks, const StoredTensors& of_first, models::Model& model) {
+  for (const NamedParameter& target : model.file_tensors()) {
+    const at::Tensor values = at::empty(target.tensor.sizes(), target.tensor.scalar_type());
+    if (ranks.is_first()) {
+      const auto found = std::ranges::find(of_first, target.name, &StoredTensor::name);
+      if (found == of_first.end())
+        throw foreign_state(0, "'" + target.name + "' of the model", "no such tensor");
+      found->copy_to(values);
+    }
+    ranks.broadcast(values, 0, kTheState);
+    models::copy_by_name({target}, stored(NamedParameters{{target.name, values}}), "rank 0",
+                         "tensors of this rank's model");
+  }
 }
 
 }  // namespace accrue::train

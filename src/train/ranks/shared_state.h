@@ -20,11 +20,16 @@ struct SharedState {
 /// and those that have nothing yet (`mine` empty), get the parameters and the optimizer's state,
 /// which they pass on from one to the next; meanwhile they need room for them twice.
 ///
-/// `optimizer` is null if its state is divided among the ranks: then it stays as it is.
+/// `model` or `optimizer` is null if it is divided among the ranks: then it stays as it is.
 ///
 /// Collective. If it throws, this rank's own state is unchanged. Throws a runtime Error if no rank
 /// has a state, and if the received state is not of a run like this rank's.
-SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model& model,
+SharedState share_state(const Ranks& ranks, std::optional<TrainState> mine, models::Model* model,
                         optim::Optimizer* optimizer);
+
+/// Gives all ranks the first rank's tensors of a model (`of_first`, of model.file_tensors()), one
+/// at a time: each rank copies what it keeps (memory::kept_part()). Collective. Throws a runtime
+/// Error if a tensor is missing or cannot be read; the model may then be partly overwritten.
+void share_model(const Ranks& ranks, const StoredTensors& of_first, models::Model& model);
 
 }  // namespace accrue::train

@@ -79,6 +79,9 @@ StoredTensors SummedWindows::gather_model(const NamedParameters& file_tensors) c
 std::string SummedWindows::remark(std::int64_t) const {
   if (shards_ == nullptr) return {};
   const distributed::ParameterShards::Bytes bytes = shards_->bytes();
+  if (bytes.whole == 0)
+    return "dist.shard = \"all\" divides nothing here: every parameter is too small, and whole on "
+           "each rank";
   return "of " + format_bytes(bytes.whole) + " of parameters and gradients' sums this rank keeps " +
          format_bytes(bytes.own) + ", and holds at most " + format_bytes(bytes.beside) +
          " more while a segment runs";

@@ -1,8 +1,10 @@
 #include "train/run/recovered_state.h"
 
 #include <utility>
+#include <vector>
 
 #include "accrue/core/error.h"
+#include "accrue/memory/shard_scope.h"
 #include "core/words.h"
 #include "train/checkpoint/resume.h"
 #include "train/checkpoint/run_record.h"
@@ -19,7 +21,8 @@ std::int64_t step_of(const std::optional<TrainState>& mine) {
 
 /// A run's state in its last checkpoint, on the first rank; empty on the others.
 struct LastCheckpoint {
-  std::optional<TrainState> state = {};  ///< of the model's parameters, which are loaded
+  std::optional<TrainState> state = {};
+  StoredTensors model = {};  ///< if ranks divide it; otherwise it is loaded
   StateSources optimizer = {};
   std::string why_not = {};  ///< if there is none
 };
@@ -37,14 +40,32 @@ TrainState state_in(const VerifiedCheckpoint& checkpoint, const ChangingRun& run
   return state;
 }
 
+bool divides_model(const ChangingRun& run) { return run.work.config.dist.shard == Shard::all; }
+
+/// Makes the parts of the model those of the present ranks. Values are lost.
+void divide_model_again(const ChangingRun& run) {
+  memory::divide_by(run.ranks.slice(run.work.config));
+  std::vector<at::Tensor> trained;
+  for (const NamedParameter& parameter : optim::trained_of(run.work.model->parameters()))
+    trained.push_back(parameter.tensor);
+  memory::keep_in_scope(trained, trained);
+  for (std::size_t i = 0; i < trained.size(); ++i) memory::keep_part(trained[i], i);
+}
+
 LastCheckpoint load_last(const ChangingRun& run, const optim::Optimizer& like) {
   if (!run.ranks.is_first()) return {};
   try {
     const std::optional<VerifiedCheckpoint> newest = newest_checkpoint(run.copies);
     if (!newest) return {.why_not = "no checkpoint was written yet"};
     StateSources optimizer = sources_of(newest->optimizer(), newest->state().step, like);
-    newest->load(*run.work.model);
-    return {.state = state_in(*newest, run), .optimizer = std::move(optimizer)};
+    StoredTensors model;
+    if (divides_model(run))
+      model = newest->model();
+    else
+      newest->load(*run.work.model);
+    return {.state = state_in(*newest, run),
+            .model = std::move(model),
+            .optimizer = std::move(optimizer)};
   } catch (const Error& error) {
     return {.why_not = error.what()};
   }
@@ -59,7 +80,7 @@ Error nowhere_to_go(const std::string& why_not) {
 
 std::string why_back(const Config& config) {
   if (config.dist.shard == Shard::all)
-    return "each rank has a part of the model alone (dist.shard = \"all\")";
+    return "no other rank has its part of the model (dist.shard = \"all\")";
   const std::string lost = "a part of the optimizer's state is lost";
   if (config.dist.shard_replica == ShardReplica::next) return lost + " with its replica";
   return lost + " (dist.shard_replica = \"none\")";
@@ -67,7 +88,7 @@ std::string why_back(const Config& config) {
 
 RecoveredState share_whole_state(const ChangingRun& run, std::optional<TrainState>& mine) {
   if (!run.optimizer) run.optimizer.emplace(run.ranks, run.work);
-  SharedState shared = share_state(run.ranks, mine, *run.work.model, &run.optimizer->whole());
+  SharedState shared = share_state(run.ranks, mine, run.work.model.get(), &run.optimizer->whole());
   mine = shared.state;
   if (shared.was_sent) run.ranks.check_state(run.work, run.optimizer->whole(), shared.state.step);
   return {std::move(shared.state), {}};
@@ -76,11 +97,14 @@ RecoveredState share_whole_state(const ChangingRun& run, std::optional<TrainStat
 RecoveredState share_divided_state(const ChangingRun& run, std::optional<TrainState>& mine) {
   RunOptimizer next(run.ranks, run.work);
   StateSources sources;
+  StoredTensors model;
   // Without its group a rank's part of the model belongs to no step.
-  if (run.work.config.dist.shard == Shard::all)
+  if (divides_model(run)) {
     mine.reset();
-  else if (run.optimizer)
+    divide_model_again(run);
+  } else if (run.optimizer) {
     sources = sources_of(*run.optimizer);
+  }
   auto division = agree_on_division(run.ranks, step_of(mine), sources, next.whole());
   std::string remark;
   if (division && division->needs_replicas)
@@ -88,6 +112,7 @@ RecoveredState share_divided_state(const ChangingRun& run, std::optional<TrainSt
   if (!division) {
     LastCheckpoint last = load_last(run, next.whole());
     mine = std::move(last.state);
+    model = std::move(last.model);
     sources = std::move(last.optimizer);
     division = agree_on_division(run.ranks, step_of(mine), sources, next.whole());
     if (!division) throw nowhere_to_go(last.why_not);
@@ -95,7 +120,9 @@ RecoveredState share_divided_state(const ChangingRun& run, std::optional<TrainSt
              std::to_string(division->step) + "; ";
   }
   if (step_of(mine) != division->step) mine.reset();
-  SharedState shared = share_state(run.ranks, mine, *run.work.model, nullptr);
+  SharedState shared =
+      share_state(run.ranks, mine, divides_model(run) ? nullptr : run.work.model.get(), nullptr);
+  if (divides_model(run)) share_model(run.ranks, model, *run.work.model);
   mine = shared.state;
   if (shared.was_sent) run.ranks.check_state(run.work, next.whole(), shared.state.step);
   transfer_state(run.ranks, *division, sources, next.whole());

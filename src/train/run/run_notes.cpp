@@ -1,11 +1,13 @@
 #include "train/run/run_notes.h"
 
+#include <algorithm>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/shard_scope.h"
 #include "core/atomic_file.h"
 #include "core/words.h"
 #include "train/checkpoint/run_info.h"
@@ -26,6 +28,14 @@ RunData data_of(const RunNotes& notes) {
           .val = own_files ? sets.val->files() : std::vector<data::DataFile>{}};
 }
 
+/// The digest of the initial parameters; empty if no rank has all of them.
+std::string digest_of_start(const RunNotes& notes) {
+  const bool is_divided = std::ranges::any_of(
+      notes.work.model->parameters(),
+      [](const NamedParameter& parameter) { return memory::is_kept_in_part(parameter.tensor); });
+  return is_divided ? "" : digest_of(*notes.work.model);
+}
+
 /// The text of run.json. Throws a usage Error if it is damaged: written again with a new checksum
 /// it would pass for intact.
 std::string run_json_of(const RunDirectory& run) { return recorded(run).dump(); }
@@ -34,7 +44,7 @@ std::string run_json_of(const RunDirectory& run) { return recorded(run).dump(); 
 
 OriginalRun repeat(std::shared_ptr<const RunRecord> record, const RunNotes& now, bool accept_data) {
   const RunData data = data_of(now);
-  const std::string start = digest_of(*now.work.model);
+  const std::string start = digest_of_start(now);
   Repetition repetition =
       compare_with(*record, {now.given, now.environment, data, start}, accept_data);
   return {std::move(record), std::move(repetition)};
@@ -77,7 +87,7 @@ std::string note_start(const RunNotes& notes, const RunPlan& plan,
        .total_steps = plan.total_steps,
        .parameters = plan.parameters,
        .counts_tokens = plan.batch_tokens > 0,
-       .start = digest_of(*notes.work.model),
+       .start = digest_of_start(notes),
        .module = digest_of_module(*notes.work.model),
        .tokenizer = tokenizer.digests(),
        .repeats = repeated ? repeated->record->folder : "",

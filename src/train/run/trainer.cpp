@@ -51,7 +51,7 @@ struct Trainer::Impl {
             with_whole_batch(std::move(as_given), group ? group->world() : 1))),
         ranks(std::move(group)),
         show(std::move(shown_to)),
-        shard_scope(ranks.divide_model(given) ? std::make_unique<memory::ShardScope>() : nullptr),
+        shard_scope(make_shard_scope(ranks, given)),
         work(open(given, ranks.world(), show)),
         copies(RunDirectory(given.run.out), given.run.replica),
         directory(copies.own()) {
@@ -61,6 +61,14 @@ struct Trainer::Impl {
     if (work.config.run.graphs) check_recorded_pass(*work.model, device_of(*work.model));
     work.slice = ranks.slice(given);
     work.ranks = ranks_that_share(given, ranks.world());
+  }
+
+  /// Null if this rank has all parameters. One that joins a group learns its slice later.
+  static std::unique_ptr<memory::ShardScope> make_shard_scope(const Ranks& ranks,
+                                                              const Config& config) {
+    if (!ranks.divide_model(config)) return nullptr;
+    return std::make_unique<memory::ShardScope>(ranks.are_joined_late() ? RankSlice{}
+                                                                        : ranks.slice(config));
   }
 
   /// The schedule's version decides which rates are refused; a continued run has it in its state

@@ -78,12 +78,16 @@ void fit_vocabulary(Config& config, std::int64_t of_data, bool has_checked_ids) 
 }
 
 void expect_finite(const Config& config, const models::Model& model) {
-  const auto values_of = [](const at::Tensor& tensor) {
-    return kernels::is_in_blocks(tensor) ? kernels::unpacked(tensor, at::kFloat) : tensor.detach();
+  const auto are_finite = [](const at::Tensor& tensor) {
+    memory::keep_only(tensor);
+    if (kernels::is_in_blocks(tensor))
+      return kernels::all_finite(kernels::unpacked(tensor, at::kFloat));
+    if (!memory::is_kept_in_part(tensor)) return kernels::all_finite(tensor.detach());
+    const ElementRange kept = memory::kept_part(tensor);
+    return kernels::all_finite(tensor.detach().view({-1}).narrow(0, kept.begin, kept.elements));
   };
   for (const NamedParameter& p : model.parameters()) {
-    memory::keep_only(p.tensor);
-    if (!kernels::all_finite(values_of(p.tensor)))
+    if (!are_finite(p.tensor))
       throw usage_error("load " + config.model.from, "finite parameters",
                         "'" + p.name + "' with a NaN or an infinity",
                         "a checkpoint from before the training that made it diverged");

@@ -155,7 +155,7 @@ TEST_F(DividedModelRanks, GoBackToTheLastCheckpointWhereverOneIsLost) {
     SCOPED_TRACE(std::string(point) + " of rank " + std::to_string(victim));
     const Config c = divided_model(alone, std::string(point).substr(0, 6));
     EXPECT_THAT(reasons_without({{victim, {killed_at(point)}}}, c, alone),
-                ContainsRegex("each rank has a part of the model alone .*, so the run goes back to "
+                ContainsRegex("no other rank has its part of the model .*, so the run goes back to "
                               "the checkpoint of step 4; 2 ranks go on after step 4"));
     EXPECT_THAT(worlds_of(c), ElementsAre(3, 2));
     ++victim;

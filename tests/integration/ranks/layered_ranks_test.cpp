@@ -152,6 +152,18 @@ TEST_F(LayeredRanks, HaveTheResultOfOneProcessInFp64IfTheyDivideTheModel) {
         << expected[i].name;
 }
 
+/// Trials take zeros in place of what other ranks keep, and leave this rank's part as it was.
+TEST_F(LayeredRanks, PlanWithTheirPartOfADividedModel) {
+  Config planned = divided("planned");
+  planned.dist.shares = Shares::equal;
+  planned.batch.micro.reset();
+  expect_runs(planned, 3);
+  Config stated = divided("stated");
+  stated.batch.micro = steps_of(planned).front().at("micro_batch").get<std::int64_t>();
+  expect_runs(stated, 3);
+  expect_same_state(planned, stated);
+}
+
 /// In memory are a rank's part, and for a moment two segments' parameters and the sums that are not
 /// final: the bound is computed from the shapes, with a page at each end of a part.
 TEST_F(LayeredRanks, KeepTheirPartOfADividedModelAndTwoSegments) {

@@ -1,4 +1,6 @@
 // The memory of a plan's trials, and their result if they do not fit.
+#include "train/plan/plan_trials.h"
+
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -6,6 +8,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/prepared_weight.h"
 #include "accrue/memory/caching_allocator.h"
+#include "accrue/memory/shard_scope.h"
 #include "data/fetch.h"
 #include "train/plan/activation_placement.h"
 #include "train/plan/plan.h"
@@ -72,6 +75,64 @@ class PlanMemory : public testing::TinyRun {
 
 std::int64_t growth(const memory::Usage& since, MemoryTag tag) {
   return memory::usage().live_as(tag) - since.live_as(tag);
+}
+
+/// Of three ranks, none of which ever has the whole model: parameters are drawn in parts, and
+/// trials bring zeros in place of the others'.
+TEST_F(PlanMemory, IsThatOfAPartIfRanksDivideTheModel) {
+  Config c = open_config();
+  c.model.width = 128;
+  c.model.layers = 8;
+  c.dist.shard = Shard::all;
+  const NamedParameters whole = open_workload(c).model->parameters();
+
+  const RankSlice slice{1, 3};
+  const memory::ShardScope scope(slice);
+  const std::int64_t before = memory::shard_usage().in_memory;
+  memory::restart_shard_peak();
+  Workload work = open_workload(c);
+  work.slice = slice;
+  const NamedParameters divided = work.model->parameters();
+  std::int64_t bytes = 0, own_bytes = 0, block = 0, embedding = 0;
+  for (std::size_t i = 0; i < divided.size(); ++i) {
+    const auto& [name, tensor] = divided[i];
+    if (!memory::is_in_shard_scope(tensor)) continue;
+    const auto all_of_it = static_cast<std::int64_t>(tensor.nbytes());
+    bytes += all_of_it;
+    own_bytes += element_range_of(tensor.numel(), i, slice).elements * 4;
+    if (name.find(".h.0.") != std::string::npos) block += all_of_it;
+    if (name.find("wte") != std::string::npos) embedding += all_of_it;
+  }
+  EXPECT_EQ(memory::shard_usage().in_memory - before, own_bytes);
+  EXPECT_LE(memory::shard_usage().most_in_memory - before, own_bytes + embedding + block)
+      << "one parameter is zeros until its part is drawn";
+
+  memory::restart_shard_peak();
+  {
+    PlanTrials trials(work);
+    const std::int64_t sums = bytes;  // untouched memory of the trials' sums counts until a pass
+    EXPECT_LE(memory::shard_usage().most_in_memory - before, own_bytes + sums);
+    memory::restart_shard_peak();
+    EXPECT_TRUE(trials.run(two_samples).fits);
+    const PlanTrials::Step step = trials.run_step(two_samples);
+    EXPECT_TRUE(step.micro.fits);
+    EXPECT_FALSE(step.closing_seconds) << "a step needs the others";
+    const std::int64_t most = memory::shard_usage().most_in_memory - before;
+    const std::int64_t small = bytes / 20;  // sums of norms and biases, pages at the ends of parts
+    EXPECT_LE(most, 2 * bytes / 3 + 3 * block + 2 * embedding + small);
+    EXPECT_GT(most, 2 * bytes / 3) << "control: parts of parameters and sums count";
+    EXPECT_LT(2 * bytes / 3 + 3 * block + 2 * embedding + small, 2 * bytes) << "control";
+  }
+  for (std::size_t i = 0; i < divided.size(); ++i) {
+    const ElementRange own = memory::kept_part(divided[i].tensor);
+    const auto part = [&](const at::Tensor& tensor) {
+      return tensor.detach().view({-1}).narrow(0, own.begin, own.elements);
+    };
+    EXPECT_TRUE(part(divided[i].tensor).equal(part(whole[i].tensor))) << divided[i].name;
+    EXPECT_EQ(memory::is_kept_in_part(divided[i].tensor),
+              memory::is_in_shard_scope(divided[i].tensor))
+        << divided[i].name;
+  }
 }
 
 /// fp32: the tensors themselves. bf16: additionally a copy of each matrix, except the positions',

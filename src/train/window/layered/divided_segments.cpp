@@ -12,6 +12,7 @@ void DividedSegments::attach_to(LayeredOptions& options) {
     shards_->enter(visit.segment, visit.backward, visit.next);
   };
   options.sums_are_finite = [this](std::size_t segment) { return sums_are_finite(segment); };
+  if (reduce_ == nullptr) return;
   options.take_sums = [this](std::size_t segment) {
     reduce_->reduce_now(shards_->final_after(segment));
   };

@@ -11,7 +11,8 @@ namespace accrue::train {
 /// parameters before its micro-batches run, and hands its sums over as soon as they are final.
 class DividedSegments {
  public:
-  /// Both are kept by reference, and may be null together: then each rank has everything.
+  /// All are kept by reference. `shards` is null if each rank has everything. Without `reduce` the
+  /// sums of a segment are dropped with its parameters, as trials do.
   DividedSegments(const accum::GradientBuffer& buffer, distributed::ParameterShards* shards,
                   distributed::DeferredReduce* reduce)
       : buffer_(buffer), shards_(shards), reduce_(reduce) {}

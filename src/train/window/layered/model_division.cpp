@@ -1,4 +1,4 @@
-#include "train/ranks/model_division.h"
+#include "train/window/layered/model_division.h"
 
 #include <algorithm>
 #include <cstddef>
