@@ -11,6 +11,12 @@ file(REMOVE_RECURSE ${work})
 file(COPY ${ACCRUE_SOURCE_DIR}/examples/cmake_project DESTINATION ${work})
 run(${CMAKE_COMMAND} --install ${ACCRUE_BUILD_DIR} --prefix ${work}/accrue)
 set(ENV{CMAKE_PREFIX_PATH} "${work}/accrue")
+# The headers of accrue and of libtorch take most of the time, and seldom change.
+if(ACCRUE_CCACHE)
+  set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} "${ACCRUE_CCACHE}")
+  set(ENV{CCACHE_BASEDIR} "${ACCRUE_SOURCE_DIR}")
+  set(ENV{CCACHE_NOHASHDIR} 1)
+endif()
 execute_process(
   COMMAND ${CMAKE_COMMAND} -S ${work}/cmake_project -B ${work}/build -G ${ACCRUE_GENERATOR} -DCMAKE_BUILD_TYPE=Release
   RESULT_VARIABLE status ERROR_VARIABLE remarks ECHO_ERROR_VARIABLE)

@@ -80,7 +80,7 @@ using CommandOf = std::function<std::vector<std::string>(int rank)>;
 /// Starts `started` of `world` ranks as processes that meet on the loopback interface, each in a
 /// separate folder below `folder`, with one thread. RANKS_STARTED has `started` for them.
 inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int world, int started,
-                                        const CommandOf& command_of) {
+                                        const CommandOf& command_of, Load load = Load::once) {
   const auto port = std::make_shared<const ReservedPort>();
   std::vector<Program> programs;
   for (int rank = 0; rank < started; ++rank) {
@@ -96,14 +96,15 @@ inline std::vector<Program> start_ranks(const std::filesystem::path& folder, int
                                      "RANKS_STARTED=" + std::to_string(started),
                                      "OMP_NUM_THREADS=1"};
     for (std::string& word : command_of(rank)) command.push_back(std::move(word));
-    programs.emplace_back(own, std::move(command)).keep(port);
+    programs.emplace_back(own, std::move(command), load).keep(port);
   }
   return programs;
 }
 
 inline std::vector<Program::Result> run_ranks(const std::filesystem::path& folder, int world,
-                                              int started, const CommandOf& command_of) {
-  std::vector<Program> programs = start_ranks(folder, world, started, command_of);
+                                              int started, const CommandOf& command_of,
+                                              Load load = Load::once) {
+  std::vector<Program> programs = start_ranks(folder, world, started, command_of, load);
   std::vector<Program::Result> results;
   for (Program& program : programs) results.push_back(program.wait());
   return results;

@@ -7,6 +7,7 @@
 namespace accrue::distributed {
 namespace {
 
+using accrue::testing::Load;
 using accrue::testing::numbers_of;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -25,27 +26,29 @@ class StrangersTest : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
 
-  /// `settings_of(rank)`: variables of its environment, as NAME=VALUE.
+  /// `settings_of(rank)`: variables of its environment, as NAME=VALUE. `load`: as of Program.
   static Results run(const Words& scenario, int world, int started,
-                     const std::function<Words(int rank)>& settings_of) {
+                     const std::function<Words(int rank)>& settings_of, Load load = Load::once) {
     const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
     const std::filesystem::path folder =
         std::filesystem::path(::testing::TempDir()) /
         (std::string("accrue_") + test.name() + "_" + std::to_string(::getpid()));
-    Results results = accrue::testing::run_ranks(folder, world, started, [&](int rank) {
+    const auto command_of = [&](int rank) {
       Words command = settings_of(rank);
       command.emplace_back(accrue::testing::rank_program());
       command.insert(command.end(), scenario.begin(), scenario.end());
       return command;
-    });
+    };
+    Results results = accrue::testing::run_ranks(folder, world, started, command_of, load);
     std::filesystem::remove_all(folder);
     for (const auto& result : results)
       for (const std::string& token : {kRunsToken, kAnotherToken})
         EXPECT_THAT(result.output + result.errors, Not(HasSubstr(token)));
     return results;
   }
-  static Results run_with_token(const Words& scenario) {
-    return run(scenario, 3, 3, [](int) { return with(kRunsToken); });
+  static Results run_with_token(const Words& scenario, Load load = Load::once) {
+    return run(
+        scenario, 3, 3, [](int) { return with(kRunsToken); }, load);
   }
   static Words with(const std::string& token) { return {"ACCRUE_RUN_TOKEN=" + token}; }
 };
@@ -125,11 +128,11 @@ TEST_F(StrangersTest, ATextThatSomebodyElseWroteIsRefusedByTheNameOfItsRank) {
 }
 
 TEST_F(StrangersTest, AHugeTextIsRefusedWithoutItsMemory) {
-  const Results refused = run_with_token({"huge_text"});
+  const Results refused = run_with_token({"huge_text"}, Load::anew);
   EXPECT_EQ(refused[2].status, 1);
   EXPECT_THAT(refused[2].errors, HasSubstr("in the place of rank 1"));
   EXPECT_LT(numbers_of(refused[2].output)["grew"].at(0), kHugeBytes / 8);
-  const Results taken = run_with_token({"huge_text_by_c10d"});
+  const Results taken = run_with_token({"huge_text_by_c10d"}, Load::anew);
   EXPECT_GT(numbers_of(taken[2].output)["grew"].at(0), kHugeBytes / 2) << "what it would take";
 }
 
