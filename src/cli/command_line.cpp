@@ -56,7 +56,7 @@ std::optional<std::string> near_word(const std::string& word,
 std::string advice_on_word(const std::string& word, const std::vector<std::string>& names,
                            const std::string& command) {
   const auto near = near_word(word, names);
-  return near ? command + " " + *near : command + " --help, which says what each does";
+  return near ? command + " " + *near : command + " --help, which describes each";
 }
 
 std::string advice_on_verb(const std::string& word, const std::vector<std::string>& verbs) {
@@ -71,7 +71,7 @@ void check_action(const CLI::App& verb, const Arguments& typed) {
   const std::vector<std::string> actions = names_of_verbs(verb);
   if (actions.empty()) return;
   const std::string command = "accrue " + verb.get_name();
-  const std::string expected = "one of " + listed(actions, "or") + " behind it";
+  const std::string expected = "one of " + listed(actions, "or") + " after it";
   if (typed.size() < 3)
     throw usage_error(command, expected, "none", command + " " + actions.front() + " --help");
   const std::string& word = typed[2];
@@ -144,7 +144,7 @@ Error not_an_override(const CLI::App& verb, const std::string& argument,
                       const std::optional<std::string>& next) {
   const std::string operation = "accrue " + verb.get_name() + " " + argument;
   if (argument.starts_with("--") && argument.find('.') != std::string::npos)
-    return usage_error(operation, "--section.key=value", "no value behind a \"=\"",
+    return usage_error(operation, "--section.key=value", "no value after a \"=\"",
                        argument + "=" + next.value_or("VALUE"));
   const std::size_t equals = argument.find('=');
   if (argument.starts_with("-") && equals != std::string::npos && argument.find('.') < equals)

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Error holds_something(const fs::path& out, const std::string& name) {
-  return usage_error("export to " + out.string(), "a new or empty folder", "one with a " + name,
+  return usage_error("export to " + out.string(), "a new or empty folder", "one that has " + name,
                      "another --out");
 }
 

@@ -54,6 +54,18 @@ std::string override_of(const std::string& key, const train::Value& value) {
   return key + "=" + train::to_toml(value);
 }
 
+/// Throws for a folder that holds no run. One that lost its run.json still has a config to name.
+void expect_no_folder_without_run(const train::RunDirectory& run) {
+  std::error_code unreadable;
+  const std::string folder = run.root().string();
+  if (!std::filesystem::is_directory(run.root(), unreadable) ||
+      std::filesystem::exists(run.config_file(), unreadable))
+    return;
+  throw usage_error("accrue train " + folder + " --resume", "a run folder",
+                    "a folder without a run",
+                    "accrue runs " + shell_word(folder) + ", which lists the runs below it");
+}
+
 TrainTarget run_to_resume(TrainTarget target, const train::RunDirectory& run) {
   if (!train::overrides_state(target.overrides, "run.out"))
     target.overrides.push_back(override_of("run.out", {target.config}));
@@ -170,6 +182,7 @@ TrainTarget resolved(TrainTarget target, bool resumes) {
     return data_to_train_on(std::move(target));
   }
   const train::RunDirectory run(target.config);
+  if (resumes) expect_no_folder_without_run(run);
   if (!is_run(run)) return is_data(target.config) ? data_to_train_on(std::move(target)) : target;
   if (resumes) return run_to_resume(std::move(target), run);
   throw usage_error("accrue train " + target.config, "a config file, or a run to resume",

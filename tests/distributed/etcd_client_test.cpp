@@ -430,9 +430,18 @@ TEST_F(OpenStoreTest, ATokenIsNeededWhereAMemberIsReachedFromOtherMachines) {
   for (const char* url : {"etcd://10.0.0.1:2379", "etcd://127.0.0.1:2379,10.0.0.1:2379"}) {
     const Launch launch = launch_at(url);
     WaitingNote note(launch, 1s, nullptr);
-    EXPECT_THAT(usage_message([&] { open_store(launch, 1s, note); }),
-                HasSubstr("ACCRUE_RUN_TOKEN"));
+    EXPECT_THAT(
+        usage_message([&] { open_store(launch, 1s, note); }),
+        AllOf(HasSubstr("ACCRUE_RUN_TOKEN"), HasSubstr("a member of ACCRUE_STORE, '10.0.0.1'")));
   }
+}
+
+TEST_F(OpenStoreTest, AMemberThatIsNoAddressIsNamedByItsVariable) {
+  const Launch launch = launch_at("etcd://no-such-host.invalid:2379");
+  WaitingNote note(launch, 1s, nullptr);
+  EXPECT_THAT(usage_message([&] { open_store(launch, 1s, note); }),
+              AllOf(HasSubstr("each member of ACCRUE_STORE"), HasSubstr("no-such-host.invalid"),
+                    ::testing::Not(HasSubstr("MASTER_ADDR"))));
 }
 
 /// Whole ranks, whose store loses a member while they use it.

@@ -11,13 +11,16 @@ namespace {
 constexpr std::size_t kShortest = 16;
 
 /// An unknown name is the actual mistake, not the missing token.
-void expect_an_address(const std::string& master_addr) {
+void expect_an_address(const Launch& launch) {
   try {
-    addresses_of(master_addr, 0);
+    addresses_of(launch.master_addr, 0);
   } catch (const std::runtime_error& error) {
-    throw usage_error("connect to the other ranks",
-                      "MASTER_ADDR to be the name or an address of the machine that runs rank 0",
-                      error.what(), "the address by which all ranks reach that machine");
+    throw usage_error(
+        "connect to the other ranks",
+        launch.store.empty()
+            ? "MASTER_ADDR to be the name or an address of the machine that runs rank 0"
+            : "each member of ACCRUE_STORE to be the name or an address of a machine",
+        error.what(), "the address by which all ranks reach that machine");
   }
 }
 
@@ -32,12 +35,12 @@ void check_run_token(std::string_view token) {
 
 void require_run_token(const Launch& launch) {
   if (!launch.run_token.empty() || is_loopback(launch.master_addr)) return;
-  expect_an_address(launch.master_addr);
-  throw usage_error(
-      "connect to the other ranks",
-      "ACCRUE_RUN_TOKEN where other machines can reach the ranks' store",
-      "MASTER_ADDR '" + launch.master_addr + "', which is not the loopback interface, and no token",
-      kMakeRunToken);
+  expect_an_address(launch);
+  throw usage_error("connect to the other ranks",
+                    "ACCRUE_RUN_TOKEN, since other machines can reach the ranks' store",
+                    (launch.store.empty() ? "MASTER_ADDR '" : "a member of ACCRUE_STORE, '") +
+                        launch.master_addr + "', which is not the loopback interface, and no token",
+                    kMakeRunToken);
 }
 
 }  // namespace accrue::distributed

@@ -7,9 +7,11 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
+#include "core/atomic_file.h"
 #include "core/words.h"
 #include "observe/history/metrics_file.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/run_info.h"
 #include "train/checkpoint/run_record.h"
 #include "train/config/accumulation_order.h"
 #include "train/config/batch_checks.h"
@@ -20,11 +22,50 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_present(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::exists(path, unreadable);
+}
+
+/// Throws a usage Error if `folder` is no checkpoint: absent, or a run folder.
+void expect_checkpoint_folder(const fs::path& folder) {
+  const std::string operation = "resume " + folder.string();
+  const std::string expected = "the step of a checkpoint, or a checkpoint's folder";
+  if (!is_present(folder)) {
+    const auto step = step_of_folder(folder);
+    throw usage_error(operation, expected, "a folder that does not exist",
+                      step ? "--resume " + std::to_string(*step)
+                           : "accrue checkpoint list RUN_DIR, which lists the steps");
+  }
+  const RunDirectory other(folder);
+  if (!is_present(other.run_file()) && !is_present(other.config_file())) return;
+  throw usage_error(operation, expected, "a run folder",
+                    "accrue train " + folder.string() + " --resume, which continues that run");
+}
+
+/// Throws a usage Error if `checkpoint` lies in the folder of another run. To go on from it would
+/// replace this run's later checkpoints by another run's. A copy of a checkpoint that lies alone is
+/// accepted: nothing shows whose it is.
+void expect_of_this_run(const RunCopies& run, const fs::path& checkpoint) {
+  fs::path whole = fs::absolute(checkpoint).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();  // "step-00000010/"
+  const RunDirectory other(whole.parent_path().parent_path());
+  if (!is_present(other.run_file()) || !is_present(run.record().run_file())) return;
+  if (are_of_one_run(read_file(other.run_file()), read_file(run.record().run_file()))) return;
+  throw usage_error("resume " + checkpoint.string(),
+                    "a checkpoint of the run in " + run.own().root().string(),
+                    "one of the run in " + other.root().string(),
+                    "accrue train " + other.root().string() +
+                        " --resume, or --model.from=" + checkpoint.string() + " and a new run.out");
+}
+
 fs::path requested_folder(const RunCopies& run, const std::string& requested) {
   std::int64_t step = 0;
   const char* const end = requested.data() + requested.size();
   const auto [stop, error] = std::from_chars(requested.data(), end, step);
   if (error == std::errc{} && stop == end) return run.checkpoint(step);
+  expect_checkpoint_folder(requested);
+  expect_of_this_run(run, requested);
   return requested;
 }
 

@@ -14,7 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string list_of(const std::vector<fs::path>& checkpoints) {
-  if (checkpoints.empty()) return "none";
   std::string text;
   for (const fs::path& folder : checkpoints)
     text += (text.empty() ? "" : ", ") + std::to_string(*step_of_folder(folder));
@@ -73,11 +72,12 @@ fs::path find_checkpoint(const RunDirectory& run, std::optional<std::int64_t> st
   const std::vector<fs::path> folders = checkpoint_folders(run);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder)
     if (!step || step_of_folder(*folder) == step) return *folder;
-  throw usage_error("open a checkpoint of " + run.root().string(),
-                    step ? "step " + std::to_string(*step) : "at least one checkpoint",
-                    list_of(folders),
-                    folders.empty() ? "--resume, which goes on until one is written"
-                                    : "one of these, or a longer run");
+  const std::string operation = "open a checkpoint of " + run.root().string();
+  if (folders.empty())
+    throw usage_error(operation, "at least one checkpoint", "none",
+                      "--resume, which goes on until one is written");
+  throw usage_error(operation, "a step with a checkpoint: " + list_of(folders),
+                    "step " + std::to_string(*step), "one of these");
 }
 
 }  // namespace accrue::train

@@ -20,7 +20,7 @@ std::string cause_of(InputKind kind) {
     case InputKind::stream:
       break;
   }
-  return "the disk is suspected that holds the files, or another program that keeps it busy";
+  return "suspected: the disk that holds the files, or another program that keeps it busy";
 }
 
 }  // namespace

@@ -282,6 +282,48 @@ TEST_F(ResumeTest, FromAnEarlierStepGivesUpTheLaterCheckpoints) {
   expect_same_bits(parameters_of(c), expected);
 }
 
+/// Its later checkpoints would be replaced by those of the other run.
+TEST_F(ResumeTest, RefusesACheckpointOfAnotherRun) {
+  Config c = config();
+  c.run.checkpoint_every = {1, Duration::Unit::steps};
+  c.run.keep = 4;
+  Trainer(c).run();
+  const auto steps = RunDirectory(c.run.out).checkpoint_steps();
+  Config other = c;
+  other.run.out += "_other";
+  other.run.seed = c.run.seed + 1;
+  Trainer(other).run();
+  const fs::path theirs = RunDirectory(other.run.out).checkpoint(steps.front());
+  for (const std::string& asked : {theirs.string(), theirs.string() + "/"}) {
+    const std::string message =
+        usage_message([&] { Trainer(c).run({.resume = true, .checkpoint = asked}); });
+    EXPECT_NE(message.find("one of the run in " + other.run.out), std::string::npos) << message;
+  }
+  EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps(), steps) << "nothing was given up";
+
+  // Its own is accepted by its path, as is a copy of the whole run folder.
+  const fs::path own = RunDirectory(c.run.out).checkpoint(steps.front());
+  const fs::path copy = c.run.out + "_copy";
+  fs::copy(c.run.out, copy, fs::copy_options::recursive);
+  EXPECT_EQ(Trainer(c).run({.resume = true, .checkpoint = own.string()}).step, 6);
+  EXPECT_EQ(Trainer(c)
+                .run({.resume = true,
+                      .checkpoint = RunDirectory(copy).checkpoint(steps.front()).string()})
+                .step,
+            6);
+}
+
+TEST_F(ResumeTest, SaysWhatIsNoCheckpoint) {
+  const Config c = config();
+  Trainer(c).run();
+  const auto message = [&](const std::string& asked) {
+    return usage_message([&] { Trainer(c).run({.resume = true, .checkpoint = asked}); });
+  };
+  EXPECT_NE(message(c.run.out).find("received a run folder"), std::string::npos);
+  EXPECT_NE(message("step-00000003").find("try --resume 3"), std::string::npos);
+  EXPECT_NE(message("nowhere").find("received a folder that does not exist"), std::string::npos);
+}
+
 TEST_F(ResumeTest, RefusesADirectoryWithoutARun) {
   EXPECT_NE(usage_message([&] { Trainer(config()).run({.resume = true}); }).find("none"),
             std::string::npos);

@@ -34,7 +34,7 @@ TEST(SlowInput, IsToldOnceWithItsCause) {
 
 TEST(SlowInput, IsSuspectedOfWhatItIsMadeOf) {
   SlowInput stream(InputKind::stream), lines(InputKind::lines);
-  EXPECT_THAT(told_of(stream, 20, 1, 1).at(0), HasSubstr("the disk is suspected"));
+  EXPECT_THAT(told_of(stream, 20, 1, 1).at(0), HasSubstr("suspected: the disk"));
   EXPECT_THAT(told_of(lines, 20, 1, 1).at(0), HasSubstr("JSON lines"));
 }
 

@@ -37,6 +37,19 @@ TEST(FirstConfig, OfMoreTextHasALargerModelAndBatch) {
   }
 }
 
+TEST(FirstConfig, ShowsALongCommandWithoutItsMiddle) {
+  std::string command = "accrue init";
+  for (int file = 0; file < 500; ++file) command += " texts/" + std::to_string(file) + ".txt";
+  command += " --out long.toml";
+  const std::string page = first_config(text_of(100'000), {}, {.command = command});
+  const std::string line = page.substr(0, page.find('\n'));
+  EXPECT_LT(line.size(), 220U);
+  EXPECT_THAT(line, HasSubstr("`accrue init texts/0.txt "));
+  EXPECT_THAT(line, HasSubstr(" ... "));
+  EXPECT_THAT(line, HasSubstr("--out long.toml`"));
+  EXPECT_THAT(page_of(text_of(100'000)), HasSubstr("`accrue init a.txt`"));
+}
+
 TEST(FirstConfig, OfLittleTextFitsToIt) {
   for (const std::int64_t bytes : {400, 1'000, 20'000, 200'000}) {
     const Config config = config_of(text_of(bytes));

@@ -161,7 +161,7 @@ std::optional<Correction> with_closed_header(const std::string& line) {
   const std::string text(trimmed(line));
   if (!text.starts_with('[') || text.find_first_of("]=#\"',") != std::string::npos)
     return std::nullopt;
-  return Correction{"a ] behind the name of a section",
+  return Correction{"a ] after the name of a section",
                     text + (text.starts_with("[[") ? "]]" : "]")};
 }
 

@@ -190,7 +190,7 @@ Error malformed_override(const std::string& text, const std::string& what) {
 Error malformed_value(const std::string& path, const std::string& word) {
   const auto found = corrected_value(word);
   if (!found || !try_parse("value = " + found->line))
-    return malformed_override(path + "=" + word, "a TOML value behind the '='");
+    return malformed_override(path + "=" + word, "a TOML value after the '='");
   return usage_error("override " + path + "=" + word, found->expected, word,
                      "'--" + path + "=" + found->line + "', quoted for the shell");
 }
@@ -254,7 +254,7 @@ std::vector<Entry> read_override(const std::string& text) {
     throw malformed_override(text, "section.key=value");
   const std::string path = text.substr(0, equals);
   const std::string word = text.substr(equals + 1);
-  if (word.empty()) throw malformed_override(text, "a value behind the '='");
+  if (word.empty()) throw malformed_override(text, "a value after the '='");
 
   std::vector<Entry> entries;
   // A line break would let one override state a second key.

@@ -179,11 +179,22 @@ void write_classifier(Page& page, const DataFacts& data) {
   write_rest(page, 2e-3, "halve it where the loss jumps");
 }
 
+/// A command without the middle of a long list of files, which the shell makes of texts/*.txt.
+std::string shortened_command(const std::string& command) {
+  constexpr std::size_t kMost = 160, kBegin = 100, kEnd = 40;
+  if (command.size() <= kMost) return command;
+  const std::size_t begin = command.rfind(' ', kBegin);
+  const std::size_t end = command.find(' ', command.size() - kEnd);
+  if (begin == std::string::npos || end == std::string::npos) return command;
+  return command.substr(0, begin) + " ..." + command.substr(end);
+}
+
 }  // namespace
 
 std::string first_config(const DataFacts& data, const MachineFacts& machine,
                          const FirstConfigOptions& wishes) {
-  Page page("Written by `" + wishes.command + "`: every value is a choice to look at.");
+  Page page("Written by `" + shortened_command(wishes.command) +
+            "`: every value is a choice to look at.");
   page.remark("Any key can be overridden on the command line: --optim.lr=1e-3");
   if (data.format == data::Format::images) {
     write_classifier(page, data);

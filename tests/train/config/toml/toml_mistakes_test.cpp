@@ -68,7 +68,7 @@ TEST(TomlMistakes, AMissingEqualsSignIsShown) {
 
 TEST(TomlMistakes, ASectionWithoutItsBracketIsShownWithIt) {
   EXPECT_EQ(said_of("[optim\nlr = 1\n"),
-            "read config run.toml:3:7: expected a ] behind the name of a section, received [optim; "
+            "read config run.toml:3:7: expected a ] after the name of a section, received [optim; "
             "try [optim]");
 }
 
@@ -111,7 +111,7 @@ TEST(TomlMistakes, ATextToTrainOnIsNoConfig) {
 TEST(TomlMistakes, InOverridesAreCorrectedForTheShell) {
   EXPECT_THAT(refusal_of("", {"data.train=[a.txt]"}),
               HasSubstr("quotes around a text, received [a.txt]; try '--data.train=[\"a.txt\"]'"));
-  EXPECT_THAT(refusal_of("", {"data.train=[\"a.txt\""}), HasSubstr("a TOML value behind the '='"));
+  EXPECT_THAT(refusal_of("", {"data.train=[\"a.txt\""}), HasSubstr("a TOML value after the '='"));
 }
 
 }  // namespace
