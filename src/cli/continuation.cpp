@@ -4,7 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "cli/trained_text.h"
-#include "data/chat/turn_end.h"
+#include "data/chat/format/turn_end.h"
 #include "models/files/generation_config.h"
 #include "train/workload/generation_origin.h"
 

@@ -11,7 +11,7 @@
 #include "accrue/data/tokenizer.h"
 #include "accrue/models/language_model.h"
 #include "accrue/train/run_directory.h"
-#include "data/chat/chat_format.h"
+#include "data/chat/format/chat_format.h"
 
 namespace accrue::cli {
 

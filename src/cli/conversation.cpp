@@ -4,7 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/core/units.h"
-#include "data/chat/turn_end.h"
+#include "data/chat/format/turn_end.h"
 
 namespace accrue::cli {
 namespace {

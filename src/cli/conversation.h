@@ -6,7 +6,7 @@
 
 #include "cli/answer.h"
 #include "cli/text_model.h"
-#include "data/chat/chat_format.h"
+#include "data/chat/format/chat_format.h"
 
 namespace accrue::cli {
 

@@ -10,7 +10,7 @@
 #include "core/atomic_file.h"
 #include "core/printable.h"
 #include "core/words.h"
-#include "data/chat/chat_templates.h"
+#include "data/chat/format/chat_templates.h"
 #include "data/text/tokenizer_files.h"
 #include "models/files/generation_config.h"
 

@@ -9,7 +9,7 @@
 #include "accrue/data/tokenizer.h"
 #include "accrue/models/compute.h"
 #include "accrue/models/language_model.h"
-#include "data/chat/chat_format.h"
+#include "data/chat/format/chat_format.h"
 #include "models/logit_rules.h"
 
 namespace accrue::cli {

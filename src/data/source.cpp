@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "data/chat/chat_format.h"
+#include "data/chat/format/chat_format.h"
 #include "data/files/glob.h"
 #include "data/images/image_set_file.h"
 #include "data/images/image_source.h"

@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
-#include "data/chat/large_integer.h"
-#include "data/chat/line_json.h"
 #include "data/folder.h"
+#include "data/json/large_integer.h"
+#include "data/json/line_json.h"
 #include "data/planted_tokenizers.h"
 #include "data/refusal.h"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "accrue/data/source.h"
-#include "data/chat/line_json.h"
+#include "data/json/line_json.h"
 #include "data/text/foreign_line.h"
 #include "data/text/json_sample.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/chat/chat_sample.h"
-#include "data/chat/learned_pieces.h"
+#include "data/chat/conversation/learned_pieces.h"
+#include "data/chat/lines/chat_sample.h"
 #include "data/text/pair_sample.h"
 #include "data/text/sequence_batch.h"
 #include "data/text/tokenizer_files.h"

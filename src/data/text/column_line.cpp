@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "data/chat/line_json.h"
+#include "data/json/line_json.h"
 #include "data/text/line_syntax.h"
 
 namespace accrue::data {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "data/chat/chat_line.h"
-#include "data/chat/chat_templates.h"
+#include "data/chat/format/chat_templates.h"
+#include "data/chat/lines/chat_line.h"
 #include "data/text/foreign_line.h"
 #include "data/text/line_reader.h"
 #include "data/text/pair_sample.h"

@@ -7,8 +7,8 @@
 #include <utility>
 #include <variant>
 
-#include "data/chat/chat_variables.h"
-#include "data/chat/line_json.h"
+#include "data/chat/conversation/chat_variables.h"
+#include "data/json/line_json.h"
 
 namespace accrue::data {
 namespace {

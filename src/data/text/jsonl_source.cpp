@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/words.h"
-#include "data/chat/chat_sample.h"
+#include "data/chat/lines/chat_sample.h"
 #include "data/source_errors.h"
 #include "data/text/byte_vocab.h"
 #include "data/text/line_reader.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "accrue/data/source.h"
-#include "data/chat/chat_format.h"
+#include "data/chat/format/chat_format.h"
 #include "data/files/file_pool.h"
 #include "data/files/fingerprint.h"
 #include "data/text/sample_index.h"

@@ -7,11 +7,11 @@
 #include <variant>
 
 #include "accrue/core/error.h"
-#include "data/chat/answer_pieces.h"
-#include "data/chat/answered_conversation.h"
-#include "data/chat/chat_sample.h"
-#include "data/chat/line_json.h"
-#include "data/chat/line_setting.h"
+#include "data/chat/conversation/answer_pieces.h"
+#include "data/chat/conversation/answered_conversation.h"
+#include "data/chat/lines/chat_sample.h"
+#include "data/chat/lines/line_setting.h"
+#include "data/json/line_json.h"
 #include "data/text/line_keys.h"
 #include "data/text/line_syntax.h"
 #include "data/text/line_weight.h"

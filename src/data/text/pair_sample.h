@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/chat/chat_format.h"
+#include "data/chat/format/chat_format.h"
 #include "data/text/json_sample.h"
 #include "data/text/sample_encoder.h"
 

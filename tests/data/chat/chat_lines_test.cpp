@@ -1,7 +1,7 @@
 // Conversations as samples: their given and learned parts, and refused lines.
 #include <gmock/gmock.h>
 
-#include "data/chat/chat_line.h"
+#include "data/chat/lines/chat_line.h"
 #include "data/folder.h"
 #include "data/planted_tokenizers.h"
 #include "data/refusal.h"

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
-#include "data/chat/chat_line.h"
-#include "data/chat/line_json.h"
+#include "data/chat/lines/chat_line.h"
+#include "data/json/line_json.h"
 
 namespace {
 

@@ -1,13 +1,13 @@
 // The meaning of templates that needs no other program to check, and what is refused.
 // chat_template_golden.py compares renderings with those of jinja2.
-#include "data/chat/chat_template.h"
+#include "data/chat/template/chat_template.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "data/chat/large_integer.h"
+#include "data/json/large_integer.h"
 #include "support/errors.h"
 
 namespace accrue::data {

@@ -1,12 +1,12 @@
 // Which chat templates a tokenizer has, by the files that contain them, and which of them a
 // conversation uses.
-#include "data/chat/chat_templates.h"
+#include "data/chat/format/chat_templates.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
-#include "data/chat/template_choice.h"
+#include "data/chat/format/template_choice.h"
 #include "data/folder.h"
 #include "data/refusal.h"
 

@@ -1,4 +1,4 @@
-#include "data/chat/learned_pieces.h"
+#include "data/chat/conversation/learned_pieces.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-"""What is to be learned of a conversation, by the rule that data/chat/learned_pieces.h states, worked out over places in texts.
+"""What is to be learned of a conversation, by the rule that data/chat/conversation/learned_pieces.h states, worked out over places in texts.
 
 `render(messages, add_generation_prompt)` gives the text of messages, or None where the template refuses them.
 """

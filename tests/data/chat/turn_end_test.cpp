@@ -1,4 +1,4 @@
-#include "data/chat/turn_end.h"
+#include "data/chat/format/turn_end.h"
 
 #include "data/folder.h"
 #include "data/planted_tokenizers.h"

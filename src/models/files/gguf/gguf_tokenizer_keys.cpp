@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "data/chat/chat_templates.h"
+#include "data/chat/format/chat_templates.h"
 #include "data/tokenizer/folder_tokens.h"
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/part_forms.h"
