@@ -28,7 +28,7 @@ ALLOWED = {
     "src/core/machine.cpp": {OPENED},
     "src/core/energy_meter.cpp": {OPENED},
     "src/memory/system_memory.cpp": {OPENED},
-    "src/distributed/group/rank_process.cpp": {OPENED},
+    "src/distributed/group/liveness/rank_process.cpp": {OPENED},
     "src/cli/standard_output.cpp": {OPENED},
     "src/core/nameless_file.cpp": {OPENED},  # no name that another process could have put there
     "include/accrue/models/gguf_magic.h": {OPENED},

@@ -1,5 +1,5 @@
 // The client of an etcd cluster, whose members fail at named requests.
-#include "distributed/group/etcd_client.h"
+#include "distributed/group/store/etcd_client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <future>
 
 #include "distributed/etcd_gateway.h"
-#include "distributed/group/etcd_store.h"
-#include "distributed/group/roll_call.h"
-#include "distributed/group/sealed_texts.h"
+#include "distributed/group/rendezvous/roll_call.h"
+#include "distributed/group/store/etcd_store.h"
+#include "distributed/group/store/sealed_texts.h"
 #include "support/errors.h"
 #include "support/run_program.h"
 #include "support/skip.h"

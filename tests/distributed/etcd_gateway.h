@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "core/descriptor.h"
-#include "distributed/group/addresses.h"
-#include "distributed/group/listening_socket.h"
+#include "distributed/group/network/addresses.h"
+#include "distributed/group/network/listening_socket.h"
 #include "distributed/ranks.h"
 
 namespace accrue::distributed::testing {

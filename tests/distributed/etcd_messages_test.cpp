@@ -1,5 +1,5 @@
 // What etcd 3.4.23 answered to these requests, and what a damaged or foreign answer may be.
-#include "distributed/group/etcd_messages.h"
+#include "distributed/group/store/etcd_messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

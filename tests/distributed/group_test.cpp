@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "distributed/group/post_mortem.h"
+#include "distributed/group/membership/post_mortem.h"
 #include "distributed/ranks.h"
 
 namespace accrue::distributed {

@@ -1,11 +1,11 @@
-#include "distributed/group/lifeline.h"
+#include "distributed/group/liveness/lifeline.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <optional>
 
-#include "distributed/group/addresses.h"
+#include "distributed/group/network/addresses.h"
 #include "distributed/store_fixture.h"
 
 namespace accrue::distributed {

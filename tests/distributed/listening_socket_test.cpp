@@ -1,4 +1,4 @@
-#include "distributed/group/listening_socket.h"
+#include "distributed/group/network/listening_socket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "distributed/group/members.h"
+#include "distributed/group/membership/members.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "distributed/group/membership.h"
+#include "distributed/group/membership/membership.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 
-#include "distributed/group/rank_announcement.h"
+#include "distributed/group/rendezvous/rank_announcement.h"
 #include "distributed/store_fixture.h"
 
 namespace accrue::distributed {

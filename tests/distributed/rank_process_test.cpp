@@ -1,4 +1,4 @@
-#include "distributed/group/rank_process.h"
+#include "distributed/group/liveness/rank_process.h"
 
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "distributed/group/addresses.h"
 #include "distributed/group/handshake.h"
-#include "distributed/group/post_mortem.h"
+#include "distributed/group/membership/post_mortem.h"
+#include "distributed/group/network/addresses.h"
 #include "support/errors.h"
 
 namespace accrue::distributed {

@@ -1,4 +1,4 @@
-#include "distributed/group/roll_call.h"
+#include "distributed/group/rendezvous/roll_call.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "distributed/group/run_until.h"
+#include "distributed/group/network/run_until.h"
 
 #include <gtest/gtest.h>
 

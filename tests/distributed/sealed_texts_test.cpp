@@ -1,12 +1,12 @@
-#include "distributed/group/sealed_texts.h"
+#include "distributed/group/store/sealed_texts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "distributed/group/rank_notes.h"
-#include "distributed/group/sealed_store.h"
+#include "distributed/group/membership/rank_notes.h"
+#include "distributed/group/store/sealed_store.h"
 #include "distributed/store_fixture.h"
 #include "support/errors.h"
 

@@ -8,9 +8,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
-#include "distributed/group/listening_socket.h"
-#include "distributed/group/sealed_texts.h"
-#include "distributed/group/tcp_client.h"
+#include "distributed/group/network/listening_socket.h"
+#include "distributed/group/store/sealed_texts.h"
+#include "distributed/group/store/tcp_client.h"
 #include "distributed/ranks.h"
 
 namespace accrue::distributed {

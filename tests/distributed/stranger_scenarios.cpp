@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "accrue/core/error.h"
-#include "distributed/group/text_seal.h"
+#include "distributed/group/store/text_seal.h"
 #include "support/run_program.h"
 
 namespace accrue::distributed {

@@ -1,4 +1,4 @@
-#include "distributed/group/text_seal.h"
+#include "distributed/group/store/text_seal.h"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "distributed/compress/block_codec.h"
-#include "distributed/group/etcd_messages.h"
-#include "distributed/group/members.h"
-#include "distributed/group/text_seal.h"
+#include "distributed/group/membership/members.h"
+#include "distributed/group/store/etcd_messages.h"
+#include "distributed/group/store/text_seal.h"
 #include "distributed/reduce/parcels.h"
 #include "fuzz_targets.h"
 #include "train/ranks/remaining_window.h"

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "accrue/core/error.h"
-#include "distributed/group/addresses.h"
 #include "distributed/group/handshake.h"
-#include "distributed/group/members.h"
-#include "distributed/group/post_mortem.h"
+#include "distributed/group/membership/members.h"
+#include "distributed/group/membership/post_mortem.h"
+#include "distributed/group/network/addresses.h"
 #include "distributed/reduce/status_row.h"
 #include "distributed/schedule/window_shares.h"
 #include "fuzz_targets.h"

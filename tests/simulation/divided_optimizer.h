@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "distributed/group/members.h"
+#include "distributed/group/membership/members.h"
 #include "train/ranks/state_parts.h"
 
 namespace accrue::simulation {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "distributed/group/members.h"
+#include "distributed/group/membership/members.h"
 
 namespace accrue::simulation {
 

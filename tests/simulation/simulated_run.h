@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "distributed/group/members.h"
+#include "distributed/group/membership/members.h"
 #include "distributed/schedule/window_shares.h"
 #include "simulation/processes.h"
 #include "train/ranks/remaining_window.h"

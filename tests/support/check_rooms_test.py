@@ -61,7 +61,7 @@ def expect_order_of_folders() -> None:
     includes = {
         "src/kernels/gemm/linear.cpp": ("kernels/foreign/foreign_product.h", "kernels/gemm", "kernels/foreign"),
         "src/models/gpt2.cpp": ("models/files/gguf/gguf_file.h", "models", "models/files/gguf"),
-        "src/distributed/nccl/nccl_engine.cpp": ("distributed/group/members.h", "distributed/nccl", "distributed/group"),
+        "src/distributed/nccl/nccl_engine.cpp": ("distributed/group/membership/members.h", "distributed/nccl", "distributed/group"),
         "src/verify/prover.cpp": ("verify/doctor/doctor.h", "verify", "verify/doctor"),
         "src/train/config/toml/value.cpp": ("train/config/key.h", "train/config/toml", "train/config"),
         "src/kernels/rows/rotary.cpp": ("kernels/attention/attend.h", "kernels/rows", "kernels/attention"),

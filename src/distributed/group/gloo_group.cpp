@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <csignal>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -7,13 +8,12 @@
 #include "accrue/core/units.h"
 #include "accrue/distributed/group.h"
 #include "core/cause.h"
-#include "distributed/group/addresses.h"
-#include "distributed/group/collective_waits.h"
 #include "distributed/group/connect_with.h"
-#include "distributed/group/post_mortem.h"
-#include "distributed/group/rank_store.h"
-#include "distributed/group/run_until.h"
-#include "distributed/group/sigpipe_guard.h"
+#include "distributed/group/liveness/collective_waits.h"
+#include "distributed/group/membership/post_mortem.h"
+#include "distributed/group/network/addresses.h"
+#include "distributed/group/network/run_until.h"
+#include "distributed/group/rendezvous/rank_store.h"
 
 namespace accrue::distributed {
 namespace {
@@ -25,6 +25,24 @@ constexpr int kPassed = 1;
 constexpr std::chrono::milliseconds kSpare{500};
 /// How often a group is rebuilt, at most, until it works.
 constexpr int kRenewals = 16;
+
+/// Threads created while it exists get EPIPE from a socket that a rank closed, not a signal that
+/// ends the process: libuv, on which the store is hosted, writes without MSG_NOSIGNAL.
+class SigpipeGuard {
+ public:
+  SigpipeGuard() {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before_);
+  }
+  ~SigpipeGuard() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SigpipeGuard(const SigpipeGuard&) = delete;
+  SigpipeGuard& operator=(const SigpipeGuard&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 /// The device for a launch: if the store is on the loopback interface, all ranks are on this
 /// machine.

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "distributed/group/rank_list.h"
+#include "distributed/group/membership/rank_list.h"
 
 namespace accrue::distributed {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
-#include "distributed/group/rank_list.h"
+#include "distributed/group/membership/rank_list.h"
 #include "observe/jsonl_sink.h"
 #include "observe/step_from_line.h"
 #include "train/checkpoint/checkpoint.h"
