@@ -14,7 +14,7 @@ import sys
 
 UNICODE = "16.0.0"
 PACKAGES = {"regex": "2025.7.34", "unicodedata2": "16.0.0"}
-WRITTEN = pathlib.Path(__file__).resolve().parents[1] / "src/data/tokenizer/unicode_data.cpp"
+WRITTEN = pathlib.Path(__file__).resolve().parents[1] / "src/data/tokenizer/unicode/unicode_data.cpp"
 
 CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn").split()
 GROUPS = {"L": "Lu Ll Lt Lm Lo", "LC": "Lu Ll Lt", "M": "Mn Mc Me", "N": "Nd Nl No", "P": "Pc Pd Ps Pe Pi Pf Po", "S": "Sm Sc Sk So",
@@ -188,7 +188,7 @@ def written() -> str:
     packages = ", ".join(f"{name} {version}" for name, version in PACKAGES.items())
     return f"""// Written by scripts/unicode_tables.py from {packages}; not to be edited.
 // clang-format off
-#include "data/tokenizer/unicode_data.h"
+#include "data/tokenizer/unicode/unicode_data.h"
 
 namespace accrue::data::unicode_data {{
 namespace {{

@@ -8,7 +8,7 @@
 
 #include "accrue/train/run_directory.h"
 #include "cli/continuation.h"
-#include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/folder/folder_tokens.h"
 
 namespace accrue::cli {
 

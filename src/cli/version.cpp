@@ -4,7 +4,7 @@
 #include <torch/version.h>
 
 #include "cli/commands.h"
-#include "data/tokenizer/character_properties.h"
+#include "data/tokenizer/unicode/character_properties.h"
 #include "kernels/gemm/gemm.h"
 
 namespace accrue::cli {

@@ -1,6 +1,6 @@
 #include "planted_tokenizers.h"
 
-#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/unicode/byte_characters.h"
 
 namespace accrue::data::testing {
 namespace {

@@ -11,8 +11,8 @@
 #include "data/images/image_decode.h"
 #include "data/images/image_fit.h"
 #include "data/text/tokenizer_files.h"
-#include "data/tokenizer/folder_tokens.h"
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/folder/folder_tokens.h"
+#include "data/tokenizer/regex/regex.h"
 #include "fuzz_targets.h"
 #include "scratch.h"
 

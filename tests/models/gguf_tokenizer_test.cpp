@@ -4,8 +4,8 @@
 
 #include "accrue/models/llama_gguf.h"
 #include "core/atomic_file.h"
-#include "data/tokenizer/byte_characters.h"
-#include "data/tokenizer/part_forms.h"
+#include "data/tokenizer/pipeline/part_forms.h"
+#include "data/tokenizer/unicode/byte_characters.h"
 #include "models/files/gguf/gguf_file.h"
 #include "models/files/gguf/gguf_spaces.h"
 #include "models/files/gguf/gguf_token_types.h"

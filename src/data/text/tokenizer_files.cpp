@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "core/atomic_file.h"
-#include "data/tokenizer/byte_characters.h"
+#include "data/tokenizer/unicode/byte_characters.h"
 
 namespace accrue::data {
 namespace {

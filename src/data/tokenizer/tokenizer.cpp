@@ -7,14 +7,14 @@
 #include "accrue/core/error.h"
 #include "core/checksum.h"
 #include "core/utf8.h"
-#include "data/tokenizer/added_tokens.h"
-#include "data/tokenizer/decoder.h"
-#include "data/tokenizer/folder_tokens.h"
-#include "data/tokenizer/normalizer.h"
-#include "data/tokenizer/pre_tokenizer.h"
-#include "data/tokenizer/read_bpe.h"
-#include "data/tokenizer/template_tokens.h"
-#include "data/tokenizer/tokenizer_settings.h"
+#include "data/tokenizer/folder/folder_tokens.h"
+#include "data/tokenizer/folder/tokenizer_settings.h"
+#include "data/tokenizer/pipeline/added_tokens.h"
+#include "data/tokenizer/pipeline/decoder.h"
+#include "data/tokenizer/pipeline/normalizer.h"
+#include "data/tokenizer/pipeline/pre_tokenizer.h"
+#include "data/tokenizer/pipeline/read_bpe.h"
+#include "data/tokenizer/pipeline/template_tokens.h"
 
 namespace accrue::data {
 namespace {

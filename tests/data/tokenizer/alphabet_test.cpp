@@ -1,4 +1,4 @@
-#include "data/tokenizer/alphabet.h"
+#include "data/tokenizer/regex/alphabet.h"
 
 #include <gtest/gtest.h>
 

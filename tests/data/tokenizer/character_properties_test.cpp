@@ -1,13 +1,13 @@
 // Facts about Unicode's tables from other sources: numbers stated in Unicode 16's own documents,
 // and characters that came with one version. unicode_golden.py compares each code point.
-#include "data/tokenizer/character_properties.h"
+#include "data/tokenizer/unicode/character_properties.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "data/tokenizer/case_variants.h"
-#include "data/tokenizer/unicode_data.h"
+#include "data/tokenizer/unicode/case_variants.h"
+#include "data/tokenizer/unicode/unicode_data.h"
 
 namespace accrue::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/tokenizer/code_points.h"
+#include "data/tokenizer/unicode/code_points.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The result of all files of a tokenizer's folder, as far as no other program is needed to check
 // it; tokenizer_folder_golden.py compares ids with transformers' own. The planted tokenizer has 262
 // tokens: the first one that is added has id 262.
-#include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/folder/folder_tokens.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer/longest_matches.h"
+#include "data/tokenizer/pipeline/longest_matches.h"
 
 #include <gtest/gtest.h>
 

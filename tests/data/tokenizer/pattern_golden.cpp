@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "core/atomic_file.h"
-#include "data/tokenizer/normalizer.h"
-#include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/pipeline/normalizer.h"
+#include "data/tokenizer/pipeline/pre_tokenizer.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer/regex.h"
+#include "data/tokenizer/regex/regex.h"
 
 #include <gmock/gmock.h>
 

@@ -9,7 +9,7 @@
 #include "accrue/core/error.h"
 #include "accrue/data/tokenizer.h"
 #include "core/atomic_file.h"
-#include "data/tokenizer/folder_tokens.h"
+#include "data/tokenizer/folder/folder_tokens.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "data/tokenizer/part_forms.h"
+#include "data/tokenizer/pipeline/part_forms.h"
 #include "models/files/gguf/gguf_spaces.h"
 #include "models/files/gguf/json_members.h"
 

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "core/utf8.h"
-#include "data/tokenizer/part_forms.h"
+#include "data/tokenizer/pipeline/part_forms.h"
 #include "models/files/gguf/gguf_format.h"
 #include "models/files/gguf/gguf_merges.h"
 

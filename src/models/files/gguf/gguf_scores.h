@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer/read_bpe.h"
+#include "data/tokenizer/pipeline/read_bpe.h"
 #include "models/files/gguf/gguf_token_types.h"
 
 namespace accrue::models {

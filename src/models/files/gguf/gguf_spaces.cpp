@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "data/text/line_problem.h"
-#include "data/tokenizer/part_forms.h"
+#include "data/tokenizer/pipeline/part_forms.h"
 #include "models/files/gguf/json_members.h"
 
 namespace accrue::models {

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "data/tokenizer/part_forms.h"
+#include "data/tokenizer/pipeline/part_forms.h"
 #include "models/files/gguf/gguf_merges.h"
 #include "models/files/gguf/gguf_pre_tokenizers.h"
 #include "models/files/gguf/gguf_token_types.h"

@@ -9,11 +9,11 @@
 #include <unordered_set>
 
 #include "data/chat/format/chat_templates.h"
-#include "data/tokenizer/folder_tokens.h"
-#include "data/tokenizer/json_part.h"
-#include "data/tokenizer/part_forms.h"
-#include "data/tokenizer/read_bpe.h"
-#include "data/tokenizer/template_tokens.h"
+#include "data/json/json_part.h"
+#include "data/tokenizer/folder/folder_tokens.h"
+#include "data/tokenizer/pipeline/part_forms.h"
+#include "data/tokenizer/pipeline/read_bpe.h"
+#include "data/tokenizer/pipeline/template_tokens.h"
 #include "models/files/gguf/gguf_pre_tokenizers.h"
 #include "models/files/gguf/gguf_scores.h"
 #include "models/files/gguf/gguf_spaces.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/utf8.h"
-#include "data/tokenizer/white_space.h"
+#include "data/tokenizer/unicode/white_space.h"
 
 namespace accrue::data::jinja {
 namespace {
