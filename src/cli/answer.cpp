@@ -10,7 +10,7 @@
 #include "accrue/core/enum_words.h"
 #include "cli/run_text.h"
 #include "cli/text_stream.h"
-#include "data/text/stop_texts.h"
+#include "data/chat/format/stop_texts.h"
 
 namespace accrue::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include "cli/trusted_module.h"
 #include "core/atomic_file.h"
 #include "core/printable.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "models/files/vision_io.h"
 #include "train/workload/model_factory.h"
 

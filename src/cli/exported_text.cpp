@@ -11,7 +11,7 @@
 #include "core/printable.h"
 #include "core/words.h"
 #include "data/chat/format/chat_templates.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "models/files/generation_config.h"
 
 namespace accrue::cli {

@@ -11,7 +11,7 @@
 #include "cli/progress_on_stderr.h"
 #include "cli/trained_text.h"
 #include "core/printable.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "models/files/model_folder.h"
 #include "train/workload/gguf_tokenizer.h"
 #include "train/workload/tokenizer_folder.h"

@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "accrue/core/error.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 
 namespace accrue::cli {
 

@@ -9,8 +9,8 @@
 #include "core/rng.h"
 #include "data/described_by.h"
 #include "data/fetch.h"
+#include "data/sequence_batch.h"
 #include "data/source_errors.h"
-#include "data/text/sequence_batch.h"
 
 namespace accrue::data {
 namespace {

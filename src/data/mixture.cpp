@@ -5,8 +5,8 @@
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
 #include "data/fetch.h"
+#include "data/sequence_batch.h"
 #include "data/source_errors.h"
-#include "data/text/sequence_batch.h"
 
 namespace accrue::data {
 namespace {

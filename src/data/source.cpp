@@ -8,16 +8,16 @@
 #include "accrue/core/error.h"
 #include "data/chat/format/chat_format.h"
 #include "data/files/glob.h"
+#include "data/files/sniffed_file.h"
 #include "data/images/image_set_file.h"
 #include "data/images/image_source.h"
 #include "data/parquet/table_lines.h"
-#include "data/text/byte_vocab.h"
-#include "data/text/column_source.h"
-#include "data/text/first_line.h"
-#include "data/text/jsonl_source.h"
-#include "data/text/sniffed_file.h"
-#include "data/text/text_tokens.h"
-#include "data/text/token_stream.h"
+#include "data/text/sources/column_source.h"
+#include "data/text/sources/first_line.h"
+#include "data/text/sources/jsonl_source.h"
+#include "data/text/tokens/byte_vocab.h"
+#include "data/text/tokens/text_tokens.h"
+#include "data/text/tokens/token_stream.h"
 
 namespace accrue::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/text/column_source.h"
+#include "data/text/sources/column_source.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

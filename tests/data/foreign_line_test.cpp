@@ -1,5 +1,5 @@
 // Lines in the forms of other tools: Alpaca's, ShareGPT's.
-#include "data/text/foreign_line.h"
+#include "data/chat/lines/foreign_line.h"
 
 #include <gmock/gmock.h>
 

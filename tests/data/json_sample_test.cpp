@@ -1,4 +1,4 @@
-#include "data/text/json_sample.h"
+#include "data/text/samples/json_sample.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,9 +9,9 @@
 #include <numeric>
 
 #include "accrue/data/source.h"
+#include "data/chat/lines/foreign_line.h"
 #include "data/json/line_json.h"
-#include "data/text/foreign_line.h"
-#include "data/text/json_sample.h"
+#include "data/text/samples/json_sample.h"
 
 namespace {
 

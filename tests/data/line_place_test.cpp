@@ -1,9 +1,9 @@
-#include "data/text/line_place.h"
+#include "data/json/line_place.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/text/line_syntax.h"
+#include "data/json/line_syntax.h"
 
 namespace accrue::data {
 namespace {

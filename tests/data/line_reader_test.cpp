@@ -1,4 +1,4 @@
-#include "data/text/line_reader.h"
+#include "data/text/sources/line_reader.h"
 
 #include <gtest/gtest.h>
 

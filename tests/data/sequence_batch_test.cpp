@@ -1,4 +1,4 @@
-#include "data/text/sequence_batch.h"
+#include "data/sequence_batch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

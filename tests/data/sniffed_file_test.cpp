@@ -1,10 +1,10 @@
 // The contents of files, judged by their names and their first bytes.
-#include "data/text/sniffed_file.h"
+#include "data/files/sniffed_file.h"
 
 #include <gmock/gmock.h>
 
 #include "accrue/data/source.h"
-#include "data/text/sniffed_format.h"
+#include "data/files/sniffed_format.h"
 #include "folder.h"
 #include "refusal.h"
 

@@ -1,4 +1,4 @@
-#include "data/text/stop_texts.h"
+#include "data/chat/format/stop_texts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Files derived from text: damaged ones are made again, with a remark.
-#include "data/text/text_cache.h"
+#include "data/text/tokens/text_cache.h"
 
 #include <gmock/gmock.h>
 

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "core/atomic_file.h"
-#include "data/text/sample_index.h"
-#include "data/text/text_parts.h"
-#include "data/text/write_token_file.h"
+#include "data/text/sources/sample_index.h"
+#include "data/text/tokens/text_parts.h"
+#include "data/text/tokens/write_token_file.h"
 #include "folder.h"
 #include "planted_tokenizers.h"
 #include "refusal.h"

@@ -1,4 +1,4 @@
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 
 #include <nlohmann/json.hpp>
 

@@ -9,9 +9,9 @@
 
 #include "data/chat/conversation/learned_pieces.h"
 #include "data/chat/lines/chat_sample.h"
-#include "data/text/pair_sample.h"
-#include "data/text/sequence_batch.h"
-#include "data/text/tokenizer_files.h"
+#include "data/sequence_batch.h"
+#include "data/text/sources/pair_sample.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "fuzz_targets.h"
 #include "scratch.h"
 

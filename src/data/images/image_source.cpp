@@ -9,8 +9,8 @@
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
 #include "data/images/image_fit.h"
+#include "data/sequence_batch.h"
 #include "data/source_errors.h"
-#include "data/text/sequence_batch.h"
 
 namespace accrue::data {
 namespace {

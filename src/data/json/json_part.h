@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "data/text/line_problem.h"
+#include "data/json/line_problem.h"
 
 namespace accrue::data {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "data/text/line_problem.h"
+#include "data/json/line_problem.h"
 
 namespace accrue::data {
 

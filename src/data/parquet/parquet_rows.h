@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text/text_cache.h"
+#include "data/text/tokens/text_cache.h"
 
 namespace accrue::data {
 

@@ -4,8 +4,8 @@
 
 #include "data/files/file_pool.h"
 #include "data/parquet/parquet_rows.h"
-#include "data/text/text_tokens.h"
-#include "data/text/unread_names.h"
+#include "data/text/samples/unread_names.h"
+#include "data/text/tokens/text_tokens.h"
 
 namespace accrue::data {
 namespace {

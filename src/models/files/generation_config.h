@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "models/logit_rules.h"
 
 namespace accrue::models {

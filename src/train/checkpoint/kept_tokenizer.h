@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "accrue/train/run_directory.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 
 namespace accrue::train {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "data/text/too_few_tokens.h"
+#include "data/text/tokens/too_few_tokens.h"
 #include "train/config/origin_kind.h"
 #include "train/plan/setup.h"
 #include "train/run/evaluation.h"

@@ -9,7 +9,7 @@
 #include "accrue/models/normalisation.h"
 #include "core/atomic_file.h"
 #include "core/notice_signal.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "memory/out_of_memory.h"
 #include "memory/plan.h"
 #include "train/checkpoint/module_digest.h"

@@ -11,7 +11,7 @@
 #include "accrue/core/error.h"
 #include "core/checksum.h"
 #include "data/fetch.h"
-#include "data/text/sequence_batch.h"
+#include "data/sequence_batch.h"
 #include "train/workload/class_remarks.h"
 
 namespace accrue::train {

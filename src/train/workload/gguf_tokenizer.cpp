@@ -2,7 +2,7 @@
 
 #include "accrue/models/gguf.h"
 #include "core/atomic_file.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "train/workload/tokenizer_folder.h"
 
 namespace accrue::train {

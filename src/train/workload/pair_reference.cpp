@@ -14,7 +14,7 @@
 #include "core/words.h"
 #include "data/fetch.h"
 #include "data/referenced_pairs.h"
-#include "data/text/text_cache.h"
+#include "data/text/tokens/text_cache.h"
 #include "train/workload/model_digest.h"
 #include "train/workload/reference_bytes.h"
 #include "train/workload/text_tokenizer.h"

@@ -1,5 +1,5 @@
 #include "accrue/train/run_directory.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/kept_tokenizer.h"
 #include "train/checkpoint/module_digest.h"

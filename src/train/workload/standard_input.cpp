@@ -14,7 +14,7 @@
 #include "accrue/core/error.h"
 #include "accrue/train/run_directory.h"
 #include "core/atomic_file.h"
-#include "data/text/sniffed_format.h"
+#include "data/files/sniffed_format.h"
 #include "train/checkpoint/run_links.h"
 
 namespace accrue::train {

@@ -5,7 +5,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/gguf_magic.h"
 #include "accrue/train/run_directory.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/kept_tokenizer.h"
 #include "train/workload/gguf_tokenizer.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "accrue/core/error.h"
-#include "data/text/write_token_file.h"
+#include "data/text/tokens/write_token_file.h"
 #include "train/workload/workload.h"
 
 namespace accrue::train {

@@ -19,7 +19,7 @@
 #include "accrue/train/custom.h"
 #include "batch/variable_windows.h"
 #include "core/words.h"
-#include "data/text/column_source.h"
+#include "data/text/sources/column_source.h"
 #include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/workload/batch_changes.h"

@@ -12,7 +12,7 @@
 
 #include "accrue/data/tokenizer.h"
 #include "core/atomic_file.h"
-#include "data/text/text_parts.h"
+#include "data/text/tokens/text_parts.h"
 
 namespace {
 

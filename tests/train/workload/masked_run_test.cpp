@@ -8,7 +8,7 @@
 #include "accrue/models/bert_io.h"
 #include "core/atomic_file.h"
 #include "data/fetch.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "support/errors.h"
 #include "support/tolerance.h"
 #include "train/recorder.h"

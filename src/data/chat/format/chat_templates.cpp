@@ -4,7 +4,7 @@
 
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "data/tokenizer/folder/tokenizer_settings.h"
 
 namespace accrue::data {

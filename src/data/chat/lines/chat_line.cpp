@@ -8,11 +8,11 @@
 #include "accrue/core/error.h"
 #include "data/chat/conversation/answer_pieces.h"
 #include "data/chat/conversation/answered_conversation.h"
+#include "data/chat/lines/foreign_line.h"
 #include "data/chat/lines/line_setting.h"
 #include "data/json/line_json.h"
-#include "data/text/foreign_line.h"
-#include "data/text/line_keys.h"
-#include "data/text/line_weight.h"
+#include "data/text/samples/line_keys.h"
+#include "data/text/samples/line_weight.h"
 
 namespace accrue::data {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "data/chat/conversation/learned_pieces.h"
 #include "data/chat/format/chat_format.h"
-#include "data/text/json_sample.h"
+#include "data/text/samples/json_sample.h"
 
 namespace accrue::data {
 

@@ -4,8 +4,8 @@
 
 #include "accrue/core/error.h"
 #include "data/chat/lines/chat_line.h"
-#include "data/text/line_syntax.h"
-#include "data/text/sequence_batch.h"
+#include "data/json/line_syntax.h"
+#include "data/sequence_batch.h"
 
 namespace accrue::data {
 

@@ -10,13 +10,13 @@
 #include "core/checksum.h"
 #include "core/json_extent.h"
 #include "data/json/json_part.h"
-#include "data/text/tokenizer_files.h"
 #include "data/tokenizer/folder/added_vocabulary.h"
 #include "data/tokenizer/folder/class_parts.h"
 #include "data/tokenizer/folder/mistral_pattern.h"
 #include "data/tokenizer/folder/stated_token.h"
 #include "data/tokenizer/folder/token_arguments.h"
 #include "data/tokenizer/folder/tokenizer_class.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 #include "data/tokenizer/folder/tokenizer_settings.h"
 
 namespace accrue::data {

@@ -6,7 +6,7 @@
 #include <set>
 #include <string_view>
 
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 
 namespace accrue::data {
 namespace {

@@ -3,7 +3,7 @@
 #include "accrue/core/error.h"
 #include "core/atomic_file.h"
 #include "core/json_extent.h"
-#include "data/text/tokenizer_files.h"
+#include "data/tokenizer/folder/tokenizer_files.h"
 
 namespace accrue::data {
 namespace {

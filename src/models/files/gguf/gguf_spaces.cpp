@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/text/line_problem.h"
+#include "data/json/line_problem.h"
 #include "data/tokenizer/pipeline/part_forms.h"
 #include "models/files/gguf/json_members.h"
 

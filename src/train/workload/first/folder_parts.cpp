@@ -14,9 +14,9 @@
 #include "accrue/core/error.h"
 #include "core/lower_case.h"
 #include "data/files/glob.h"
+#include "data/files/sniffed_file.h"
 #include "data/files/suffix.h"
 #include "data/images/image_set_file.h"
-#include "data/text/sniffed_file.h"
 
 namespace accrue::train {
 namespace {
