@@ -14,7 +14,7 @@
 #include "cli/progress_on_stderr.h"
 #include "cli/trusted_module.h"
 #include "core/printable.h"
-#include "data/images/image_files.h"
+#include "data/images/sets/image_files.h"
 #include "train/plan/setup.h"
 
 namespace accrue::cli {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "data/images/image_change.h"
+#include "data/images/transform/image_change.h"
 #include "support/requests.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <map>
 #include <numeric>
 
-#include "data/images/image_change.h"
+#include "data/images/transform/image_change.h"
 #include "data/loader.h"
 #include "folder.h"
 #include "planted_images.h"

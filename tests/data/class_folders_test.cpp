@@ -1,4 +1,4 @@
-#include "data/images/class_folders.h"
+#include "data/images/sets/class_folders.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "data/images/image_decode.h"
+#include "data/images/decode/image_decode.h"
 
 #include <gmock/gmock.h>
 #include <jpeglib.h>
 
 #include <cstdio>
 
-#include "data/images/image_fit.h"
+#include "data/images/transform/image_fit.h"
 #include "planted_images.h"
 
 namespace accrue::data {

@@ -1,11 +1,11 @@
-#include "data/images/image_fit.h"
+#include "data/images/transform/image_fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "data/images/image_files.h"
+#include "data/images/sets/image_files.h"
 #include "folder.h"
 #include "planted_images.h"
 #include "refusal.h"

@@ -11,7 +11,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/data/source.h"
-#include "data/images/image_files.h"
+#include "data/images/sets/image_files.h"
 #include "support/requests.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "data/images/image_shape_rule.h"
+#include "data/images/sets/image_shape_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

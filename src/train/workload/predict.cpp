@@ -7,7 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/trainable.h"
-#include "data/images/image_files.h"
+#include "data/images/sets/image_files.h"
 
 namespace accrue::train {
 namespace {

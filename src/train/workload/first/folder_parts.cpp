@@ -16,7 +16,7 @@
 #include "data/files/glob.h"
 #include "data/files/sniffed_file.h"
 #include "data/files/suffix.h"
-#include "data/images/image_set_file.h"
+#include "data/images/sets/image_set_file.h"
 
 namespace accrue::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/images/image_change.h"
+#include "data/images/transform/image_change.h"
 
 #include <algorithm>
 #include <array>

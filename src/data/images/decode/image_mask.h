@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/images/image_decode.h"
+#include "data/images/decode/image_decode.h"
 
 namespace accrue::data {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "data/images/image_decode.h"
+#include "data/images/decode/image_decode.h"
 
 namespace accrue::data {
 

@@ -4,9 +4,9 @@
 #include <span>
 
 #include "accrue/data/source.h"
-#include "data/images/image_change.h"
-#include "data/images/image_decode.h"
-#include "data/images/image_mask.h"
+#include "data/images/decode/image_decode.h"
+#include "data/images/decode/image_mask.h"
+#include "data/images/transform/image_change.h"
 
 namespace accrue::data {
 

@@ -1,4 +1,4 @@
-#include "data/images/image_source.h"
+#include "data/images/sets/image_source.h"
 
 #include <ATen/ATen.h>
 
@@ -8,7 +8,7 @@
 
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
-#include "data/images/image_fit.h"
+#include "data/images/transform/image_fit.h"
 #include "data/sequence_batch.h"
 #include "data/source_errors.h"
 

@@ -1,11 +1,11 @@
-#include "data/images/image_decode.h"
+#include "data/images/decode/image_decode.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "data/images/jpeg_decode.h"
-#include "data/images/png_decode.h"
+#include "data/images/decode/jpeg_decode.h"
+#include "data/images/decode/png_decode.h"
 
 namespace accrue::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "data/files/fingerprint.h"
-#include "data/images/image_store.h"
+#include "data/images/sets/image_store.h"
 #include "data/source_errors.h"
 
 namespace accrue::data {

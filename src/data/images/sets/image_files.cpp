@@ -1,4 +1,4 @@
-#include "data/images/image_files.h"
+#include "data/images/sets/image_files.h"
 
 #include <ATen/ATen.h>
 
@@ -8,8 +8,8 @@
 #include "accrue/core/error.h"
 #include "data/files/glob.h"
 #include "data/files/suffix.h"
-#include "data/images/image_file.h"
-#include "data/images/image_fit.h"
+#include "data/images/decode/image_file.h"
+#include "data/images/transform/image_fit.h"
 
 namespace accrue::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/images/image_scale.h"
+#include "data/images/transform/image_scale.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 
 #include "accrue/data/source.h"
 #include "data/files/file_pool.h"
-#include "data/images/image_decode.h"
+#include "data/images/decode/image_decode.h"
 
 namespace accrue::data {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "data/images/counted_bytes.h"
-#include "data/images/image_header.h"
+#include "data/images/decode/counted_bytes.h"
+#include "data/images/decode/image_header.h"
 
 namespace accrue::data {
 

@@ -5,7 +5,7 @@
 
 #include "accrue/data/source.h"
 #include "data/files/glob.h"
-#include "data/images/image_store.h"
+#include "data/images/sets/image_store.h"
 
 namespace accrue::data {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "data/images/image_header.h"
+#include "data/images/decode/image_header.h"
 
 namespace accrue::data {
 

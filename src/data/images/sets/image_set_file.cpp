@@ -1,4 +1,4 @@
-#include "data/images/image_set_file.h"
+#include "data/images/sets/image_set_file.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "core/lower_case.h"
 #include "core/open_file.h"
 #include "data/files/suffix.h"
-#include "data/images/cifar_version.h"
+#include "data/images/sets/cifar_version.h"
 
 namespace accrue::data {
 namespace {

@@ -1,11 +1,11 @@
-#include "data/images/image_file.h"
+#include "data/images/decode/image_file.h"
 
 #include <algorithm>
 #include <span>
 #include <utility>
 
 #include "accrue/core/error.h"
-#include "data/images/image_mask.h"
+#include "data/images/decode/image_mask.h"
 
 namespace accrue::data {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "data/files/fingerprint.h"
 #include "data/files/glob.h"
-#include "data/images/image_file.h"
-#include "data/images/image_mask.h"
-#include "data/images/image_store.h"
+#include "data/images/decode/image_file.h"
+#include "data/images/decode/image_mask.h"
+#include "data/images/sets/image_store.h"
 #include "data/source_errors.h"
 
 namespace accrue::data {

@@ -1,11 +1,11 @@
-#include "data/images/image_mask.h"
+#include "data/images/decode/image_mask.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "accrue/core/error.h"
-#include "data/images/png_decode.h"
+#include "data/images/decode/png_decode.h"
 
 namespace accrue::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "data/images/image_change.h"
+#include "data/images/transform/image_change.h"
 
 namespace accrue::data {
 

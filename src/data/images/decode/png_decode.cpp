@@ -1,4 +1,4 @@
-#include "data/images/png_decode.h"
+#include "data/images/decode/png_decode.h"
 
 #include <spng.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <memory>
 
-#include "data/images/counted_bytes.h"
+#include "data/images/decode/counted_bytes.h"
 
 namespace accrue::data {
 namespace {

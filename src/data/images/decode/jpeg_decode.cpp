@@ -1,4 +1,4 @@
-#include "data/images/jpeg_decode.h"
+#include "data/images/decode/jpeg_decode.h"
 
 #include <csetjmp>
 #include <cstdio>

@@ -1,12 +1,12 @@
-#include "data/images/image_fit.h"
+#include "data/images/transform/image_fit.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "data/images/image_colours.h"
-#include "data/images/image_luma.h"
-#include "data/images/image_scale.h"
+#include "data/images/transform/image_colours.h"
+#include "data/images/transform/image_luma.h"
+#include "data/images/transform/image_scale.h"
 
 namespace accrue::data {
 namespace {

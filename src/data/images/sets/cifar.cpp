@@ -5,8 +5,8 @@
 
 #include "core/open_file.h"
 #include "data/files/fingerprint.h"
-#include "data/images/cifar_version.h"
-#include "data/images/image_store.h"
+#include "data/images/sets/cifar_version.h"
+#include "data/images/sets/image_store.h"
 #include "data/source_errors.h"
 
 namespace accrue::data {

@@ -1,4 +1,4 @@
-#include "data/images/image_colours.h"
+#include "data/images/transform/image_colours.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "data/images/image_luma.h"
+#include "data/images/transform/image_luma.h"
 
 namespace accrue::data {
 namespace {

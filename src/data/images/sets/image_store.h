@@ -11,8 +11,8 @@
 #include "accrue/data/source.h"
 #include "data/files/file_pool.h"
 #include "data/files/glob.h"
-#include "data/images/image_decode.h"
-#include "data/images/image_shape_rule.h"
+#include "data/images/decode/image_decode.h"
+#include "data/images/sets/image_shape_rule.h"
 
 namespace accrue::data {
 
