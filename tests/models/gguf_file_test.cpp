@@ -1,11 +1,11 @@
 // GGUF files themselves: written data can be read, and damage is refused.
-#include "models/files/gguf/gguf_file.h"
+#include "models/files/gguf/container/gguf_file.h"
 
 #include <fstream>
 #include <random>
 
 #include "core/atomic_file.h"
-#include "models/files/gguf/gguf_writer.h"
+#include "models/files/gguf/container/gguf_writer.h"
 #include "support.h"
 
 namespace accrue::models {

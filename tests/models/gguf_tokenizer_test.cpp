@@ -6,10 +6,10 @@
 #include "core/atomic_file.h"
 #include "data/tokenizer/pipeline/part_forms.h"
 #include "data/tokenizer/unicode/byte_characters.h"
-#include "models/files/gguf/gguf_file.h"
-#include "models/files/gguf/gguf_spaces.h"
-#include "models/files/gguf/gguf_token_types.h"
-#include "models/files/gguf/gguf_writer.h"
+#include "models/files/gguf/container/gguf_file.h"
+#include "models/files/gguf/container/gguf_writer.h"
+#include "models/files/gguf/tokenizer/gguf_spaces.h"
+#include "models/files/gguf/tokenizer/gguf_token_types.h"
 #include "support.h"
 
 namespace accrue::models {

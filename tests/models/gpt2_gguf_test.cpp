@@ -1,8 +1,8 @@
 #include "accrue/models/gpt2_gguf.h"
 
 #include "accrue/models/gpt2_io.h"
-#include "models/files/gguf/gguf_file.h"
-#include "models/files/gguf/gguf_writer.h"
+#include "models/files/gguf/container/gguf_file.h"
+#include "models/files/gguf/container/gguf_writer.h"
 #include "support.h"
 
 namespace accrue::models {

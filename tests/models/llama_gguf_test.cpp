@@ -2,9 +2,9 @@
 
 #include "accrue/models/llama_io.h"
 #include "core/atomic_file.h"
-#include "models/files/gguf/gguf_file.h"
-#include "models/files/gguf/gguf_writer.h"
-#include "models/files/gguf/llama_gguf_rotary.h"
+#include "models/files/gguf/container/gguf_file.h"
+#include "models/files/gguf/container/gguf_writer.h"
+#include "models/files/gguf/models/llama_gguf_rotary.h"
 #include "support.h"
 
 namespace accrue::models {
