@@ -5,7 +5,7 @@
 #include "accrue/core/error.h"
 #include "cli/trained_text.h"
 #include "data/chat/format/turn_end.h"
-#include "models/files/generation_config.h"
+#include "models/files/config/generation_config.h"
 #include "train/workload/generation_origin.h"
 
 namespace accrue::cli {

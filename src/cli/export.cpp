@@ -22,7 +22,7 @@
 #include "core/atomic_file.h"
 #include "core/printable.h"
 #include "data/tokenizer/folder/tokenizer_files.h"
-#include "models/files/vision_io.h"
+#include "models/files/hub/vision_io.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::cli {

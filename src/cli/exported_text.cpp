@@ -12,7 +12,7 @@
 #include "core/words.h"
 #include "data/chat/format/chat_templates.h"
 #include "data/tokenizer/folder/tokenizer_files.h"
-#include "models/files/generation_config.h"
+#include "models/files/config/generation_config.h"
 
 namespace accrue::cli {
 namespace {

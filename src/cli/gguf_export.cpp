@@ -12,7 +12,7 @@
 #include "cli/trained_text.h"
 #include "core/printable.h"
 #include "data/tokenizer/folder/tokenizer_files.h"
-#include "models/files/model_folder.h"
+#include "models/files/hub/model_folder.h"
 #include "train/workload/gguf_tokenizer.h"
 #include "train/workload/tokenizer_folder.h"
 

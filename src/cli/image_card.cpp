@@ -3,7 +3,7 @@
 #include "accrue/models/resnet.h"
 #include "cli/card_parts.h"
 #include "cli/model_card.h"
-#include "models/files/vision_io.h"
+#include "models/files/hub/vision_io.h"
 
 namespace accrue::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/words.h"
 #include "data/text/samples/sample_encoder.h"
 #include "data/tokenizer/folder/tokenizer_files.h"
-#include "models/files/generation_config.h"
+#include "models/files/config/generation_config.h"
 #include "train/config/origin_kind.h"
 #include "train/plan/setup.h"
 #include "train/workload/gguf_tokenizer.h"

@@ -5,7 +5,7 @@
 #include "accrue/core/error.h"
 #include "accrue/kernels/cross_entropy.h"
 #include "kernels/operations.h"
-#include "models/files/bert_names.h"
+#include "models/files/hub/bert_names.h"
 #include "models/layers/bert_block.h"
 #include "models/layers/compute_dtypes.h"
 #include "models/layers/option_checks.h"

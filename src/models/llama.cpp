@@ -7,7 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/llama_io.h"
 #include "kernels/operations.h"
-#include "models/files/named_tensors.h"
+#include "models/files/tensors/named_tensors.h"
 #include "models/layers/compute_dtypes.h"
 #include "models/layers/decode.h"
 #include "models/layers/llama_block.h"

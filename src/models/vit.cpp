@@ -5,7 +5,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/class_loss.h"
 #include "kernels/operations.h"
-#include "models/files/named_tensors.h"
+#include "models/files/tensors/named_tensors.h"
 #include "models/layers/compute_dtypes.h"
 #include "models/layers/image_input.h"
 #include "models/layers/option_checks.h"

@@ -6,11 +6,11 @@
 #include "accrue/train/config.h"
 #include "accrue/train/run_record.h"
 #include "fuzz_targets.h"
-#include "models/files/adapter_config.h"
-#include "models/files/bert_config.h"
-#include "models/files/generation_config.h"
-#include "models/files/gpt2_config.h"
-#include "models/files/llama_config.h"
+#include "models/files/config/adapter_config.h"
+#include "models/files/config/bert_config.h"
+#include "models/files/config/generation_config.h"
+#include "models/files/config/gpt2_config.h"
+#include "models/files/config/llama_config.h"
 #include "scratch.h"
 
 namespace accrue::fuzz {

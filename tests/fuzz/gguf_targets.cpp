@@ -3,12 +3,12 @@
 
 #include "accrue/data/tokenizer.h"
 #include "fuzz_targets.h"
+#include "models/files/config/gpt2_config.h"
+#include "models/files/config/llama_config.h"
 #include "models/files/gguf/container/gguf_file.h"
 #include "models/files/gguf/models/gpt2_gguf_config.h"
 #include "models/files/gguf/models/llama_gguf_config.h"
 #include "models/files/gguf/tokenizer/gguf_tokenizer_keys.h"
-#include "models/files/gpt2_config.h"
-#include "models/files/llama_config.h"
 #include "scratch.h"
 
 namespace accrue::fuzz {

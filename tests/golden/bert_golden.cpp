@@ -12,7 +12,7 @@
 #include "data/fetch.h"
 #include "data/masked_tokens.h"
 #include "language_golden.h"
-#include "models/files/bert_names.h"
+#include "models/files/hub/bert_names.h"
 #include "support/requests.h"
 
 namespace accrue::models {

@@ -13,7 +13,7 @@
 #include "accrue/models/gpt2_io.h"
 #include "accrue/models/llama_io.h"
 #include "language_golden.h"
-#include "models/files/generation_config.h"
+#include "models/files/config/generation_config.h"
 #include "models/generate.h"
 #include "support/requests.h"
 

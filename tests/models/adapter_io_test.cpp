@@ -7,7 +7,7 @@
 #include "accrue/models/llama_io.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
-#include "models/files/adapter_config.h"
+#include "models/files/config/adapter_config.h"
 #include "models/support.h"
 
 namespace accrue::models {

@@ -1,4 +1,4 @@
-#include "models/files/generation_config.h"
+#include "models/files/config/generation_config.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

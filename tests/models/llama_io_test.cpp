@@ -4,7 +4,7 @@
 
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
-#include "models/files/llama_config.h"
+#include "models/files/config/llama_config.h"
 #include "support.h"
 
 namespace accrue::models {

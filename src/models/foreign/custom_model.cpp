@@ -7,7 +7,7 @@
 
 #include "accrue/core/error.h"
 #include "accrue/models/freeze.h"
-#include "models/files/named_tensors.h"
+#include "models/files/tensors/named_tensors.h"
 #include "models/foreign/foreign_passes.h"
 #include "models/foreign/kept_dtypes.h"
 #include "models/layers/compute_dtypes.h"

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "accrue/core/error.h"
-#include "models/files/safetensors_header.h"
+#include "models/files/tensors/safetensors_header.h"
 
 namespace accrue::models {
 namespace {

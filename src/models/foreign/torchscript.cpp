@@ -15,7 +15,7 @@
 #include "core/cause.h"
 #include "core/sha256.h"
 #include "core/words.h"
-#include "models/files/named_tensors.h"
+#include "models/files/tensors/named_tensors.h"
 #include "models/foreign/foreign_passes.h"
 #include "models/foreign/kept_dtypes.h"
 #include "models/foreign/module_generator.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "accrue/core/error.h"
-#include "models/files/named_tensors.h"
+#include "models/files/tensors/named_tensors.h"
 
 namespace accrue::train {
 namespace {

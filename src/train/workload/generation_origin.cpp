@@ -7,7 +7,7 @@
 
 #include "accrue/models/gguf.h"
 #include "core/atomic_file.h"
-#include "models/files/generation_config.h"
+#include "models/files/config/generation_config.h"
 #include "train/checkpoint/kept_tokenizer.h"
 #include "train/workload/model_origin.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "accrue/models/normalisation.h"
-#include "models/files/llama_config.h"
+#include "models/files/config/llama_config.h"
 #include "train/workload/model_factory.h"
 
 namespace accrue::train {

@@ -9,7 +9,7 @@
 #include "accrue/models/normalisation.h"
 #include "core/words.h"
 #include "kernels/blocks/block_matrix.h"
-#include "models/files/model_folder.h"
+#include "models/files/hub/model_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/config/origin_kind.h"
 #include "train/workload/shape_of_run.h"

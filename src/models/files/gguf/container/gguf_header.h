@@ -1,7 +1,7 @@
 #pragma once
 
 #include "models/files/gguf/container/gguf_format.h"
-#include "models/files/safetensors_input.h"
+#include "models/files/tensors/safetensors_input.h"
 
 namespace accrue::models {
 

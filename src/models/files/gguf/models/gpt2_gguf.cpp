@@ -7,6 +7,7 @@
 #include "accrue/core/error.h"
 #include "accrue/models/adapter_io.h"
 #include "accrue/models/gpt2_io.h"
+#include "models/files/config/gpt2_config.h"
 #include "models/files/gguf/container/gguf_dtypes.h"
 #include "models/files/gguf/container/gguf_file.h"
 #include "models/files/gguf/container/gguf_sizes.h"
@@ -14,7 +15,6 @@
 #include "models/files/gguf/models/gguf_names.h"
 #include "models/files/gguf/models/gpt2_gguf_config.h"
 #include "models/files/gguf/tokenizer/gguf_tokenizer_keys.h"
-#include "models/files/gpt2_config.h"
 
 namespace accrue::models {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "accrue/models/adapter_io.h"
 #include "accrue/models/llama_io.h"
+#include "models/files/config/llama_config.h"
 #include "models/files/gguf/container/gguf_dtypes.h"
 #include "models/files/gguf/container/gguf_file.h"
 #include "models/files/gguf/container/gguf_sizes.h"
@@ -15,8 +16,7 @@
 #include "models/files/gguf/models/llama_gguf_heads.h"
 #include "models/files/gguf/models/llama_gguf_statement.h"
 #include "models/files/gguf/tokenizer/gguf_tokenizer_keys.h"
-#include "models/files/llama_config.h"
-#include "models/files/model_folder.h"
+#include "models/files/hub/model_folder.h"
 #include "models/layers/parameter_builder.h"
 
 namespace accrue::models {

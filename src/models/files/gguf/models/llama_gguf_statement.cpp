@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "models/files/config/llama_config.h"
 #include "models/files/gguf/container/gguf_dtypes.h"
 #include "models/files/gguf/models/llama_gguf_rotary.h"
-#include "models/files/llama_config.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/files/safetensors_index.h"
+#include "models/files/tensors/safetensors_index.h"
 
 #include <filesystem>
 #include <iterator>
@@ -9,8 +9,8 @@
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
-#include "models/files/safetensors_header.h"
-#include "models/files/same_values.h"
+#include "models/files/tensors/safetensors_header.h"
+#include "models/files/tensors/same_values.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/files/llama_config.h"
+#include "models/files/config/llama_config.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "accrue/core/error.h"
-#include "models/files/common_keys.h"
-#include "models/files/config_file.h"
-#include "models/files/rotary_config.h"
+#include "models/files/config/common_keys.h"
+#include "models/files/config/config_file.h"
+#include "models/files/config/rotary_config.h"
 
 namespace accrue::models {
 namespace {

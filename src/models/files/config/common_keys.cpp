@@ -1,4 +1,4 @@
-#include "models/files/common_keys.h"
+#include "models/files/config/common_keys.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "models/files/hub_weights.h"
+#include "models/files/hub/hub_weights.h"
 
 #include <ATen/ATen.h>
 
@@ -9,10 +9,10 @@
 #include "accrue/core/error.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
-#include "models/files/config_file.h"
-#include "models/files/model_folder.h"
-#include "models/files/named_tensors.h"
-#include "models/files/same_values.h"
+#include "models/files/config/config_file.h"
+#include "models/files/hub/model_folder.h"
+#include "models/files/tensors/named_tensors.h"
+#include "models/files/tensors/same_values.h"
 
 namespace accrue::models {
 namespace {

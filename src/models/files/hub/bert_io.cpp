@@ -2,10 +2,10 @@
 
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
-#include "models/files/bert_config.h"
-#include "models/files/bert_names.h"
-#include "models/files/hub_weights.h"
-#include "models/files/model_folder.h"
+#include "models/files/config/bert_config.h"
+#include "models/files/hub/bert_names.h"
+#include "models/files/hub/hub_weights.h"
+#include "models/files/hub/model_folder.h"
 
 namespace accrue::models {
 namespace {

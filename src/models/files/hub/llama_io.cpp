@@ -5,10 +5,10 @@
 #include "accrue/models/adapter_io.h"
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
-#include "models/files/hub_weights.h"
-#include "models/files/llama_config.h"
-#include "models/files/model_folder.h"
-#include "models/files/named_tensors.h"
+#include "models/files/config/llama_config.h"
+#include "models/files/hub/hub_weights.h"
+#include "models/files/hub/model_folder.h"
+#include "models/files/tensors/named_tensors.h"
 
 namespace accrue::models {
 namespace {

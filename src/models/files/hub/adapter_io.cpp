@@ -9,9 +9,9 @@
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
 #include "kernels/blocks/block_matrix.h"
-#include "models/files/adapter_config.h"
-#include "models/files/model_folder.h"
-#include "models/files/named_tensors.h"
+#include "models/files/config/adapter_config.h"
+#include "models/files/hub/model_folder.h"
+#include "models/files/tensors/named_tensors.h"
 #include "models/layers/adapter_names.h"
 
 namespace accrue::models {

@@ -1,4 +1,4 @@
-#include "models/files/config_file.h"
+#include "models/files/config/config_file.h"
 
 #include <algorithm>
 #include <cmath>

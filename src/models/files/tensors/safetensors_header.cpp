@@ -1,4 +1,4 @@
-#include "models/files/safetensors_header.h"
+#include "models/files/tensors/safetensors_header.h"
 
 #include <array>
 #include <limits>

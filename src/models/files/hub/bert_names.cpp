@@ -1,12 +1,12 @@
-#include "models/files/bert_names.h"
+#include "models/files/hub/bert_names.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <string_view>
 
-#include "models/files/hub_weights.h"
-#include "models/files/named_tensors.h"
+#include "models/files/hub/hub_weights.h"
+#include "models/files/tensors/named_tensors.h"
 
 namespace accrue::models {
 namespace {

@@ -1,9 +1,9 @@
-#include "models/files/bert_config.h"
+#include "models/files/config/bert_config.h"
 
 #include <nlohmann/json.hpp>
 
-#include "models/files/common_keys.h"
-#include "models/files/config_file.h"
+#include "models/files/config/common_keys.h"
+#include "models/files/config/config_file.h"
 
 namespace accrue::models {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/files/config_file.h"
+#include "models/files/config/config_file.h"
 
 namespace accrue::models {
 

@@ -1,4 +1,4 @@
-#include "models/files/rotary_config.h"
+#include "models/files/config/rotary_config.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "models/files/safetensors_input.h"
+#include "models/files/tensors/safetensors_input.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

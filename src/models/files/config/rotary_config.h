@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "accrue/models/llama.h"
-#include "models/files/config_file.h"
+#include "models/files/config/config_file.h"
 
 namespace accrue::models {
 

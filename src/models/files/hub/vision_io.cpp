@@ -1,10 +1,10 @@
-#include "models/files/vision_io.h"
+#include "models/files/hub/vision_io.h"
 
 #include <nlohmann/json.hpp>
 
 #include "accrue/models/safetensors.h"
 #include "core/atomic_file.h"
-#include "models/files/model_folder.h"
+#include "models/files/hub/model_folder.h"
 
 namespace accrue::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/files/model_folder.h"
+#include "models/files/hub/model_folder.h"
 
 #include "accrue/core/error.h"
 

@@ -1,10 +1,10 @@
-#include "models/files/adapter_config.h"
+#include "models/files/config/adapter_config.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "models/files/config_file.h"
+#include "models/files/config/config_file.h"
 
 namespace accrue::models {
 namespace {

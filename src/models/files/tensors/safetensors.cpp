@@ -10,8 +10,8 @@
 #include "accrue/memory/offload_passes.h"
 #include "core/atomic_file.h"
 #include "core/checksum.h"
-#include "models/files/safetensors_header.h"
-#include "models/files/safetensors_input.h"
+#include "models/files/tensors/safetensors_header.h"
+#include "models/files/tensors/safetensors_input.h"
 
 namespace accrue::models {
 namespace {

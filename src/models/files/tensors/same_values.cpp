@@ -1,4 +1,4 @@
-#include "models/files/same_values.h"
+#include "models/files/tensors/same_values.h"
 
 #include <ATen/ATen.h>
 

@@ -10,7 +10,7 @@
 
 #include "accrue/core/parameter.h"
 #include "accrue/core/stored_tensor.h"
-#include "models/files/safetensors_index.h"
+#include "models/files/tensors/safetensors_index.h"
 
 namespace accrue::models {
 

@@ -1,4 +1,4 @@
-#include "models/files/named_tensors.h"
+#include "models/files/tensors/named_tensors.h"
 
 #include <ATen/ATen.h>
 

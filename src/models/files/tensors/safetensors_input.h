@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/descriptor.h"
-#include "models/files/safetensors_header.h"
+#include "models/files/tensors/safetensors_header.h"
 
 namespace accrue::models {
 
