@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/text_model.h"
-#include "models/generate.h"
+#include "models/generation/generate.h"
 
 namespace accrue::cli {
 

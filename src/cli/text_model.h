@@ -10,7 +10,7 @@
 #include "accrue/models/compute.h"
 #include "accrue/models/language_model.h"
 #include "data/chat/format/chat_format.h"
-#include "models/logit_rules.h"
+#include "models/generation/logit_rules.h"
 
 namespace accrue::cli {
 

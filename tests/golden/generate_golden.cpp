@@ -14,7 +14,7 @@
 #include "accrue/models/llama_io.h"
 #include "language_golden.h"
 #include "models/files/config/generation_config.h"
-#include "models/generate.h"
+#include "models/generation/generate.h"
 #include "support/requests.h"
 
 namespace accrue::models {

@@ -1,4 +1,4 @@
-#include "models/decoding.h"
+#include "models/generation/decoding.h"
 
 #include <random>
 

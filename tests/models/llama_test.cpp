@@ -5,7 +5,7 @@
 #include <set>
 
 #include "kernels/plain/plain_operations.h"
-#include "models/generate.h"
+#include "models/generation/generate.h"
 #include "support.h"
 #include "support/kernels.h"
 #include "support/tolerance.h"

@@ -1,9 +1,9 @@
-#include "models/sampling.h"
+#include "models/generation/sampling.h"
 
 #include <cmath>
 #include <random>
 
-#include "models/generate.h"
+#include "models/generation/generate.h"
 #include "support.h"
 
 namespace accrue::models {

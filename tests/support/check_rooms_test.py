@@ -60,7 +60,7 @@ def expect_order_of_folders() -> None:
     """Each include stands in a folder that may not have it, except the last: folders of one row may use each other."""
     includes = {
         "src/kernels/gemm/linear.cpp": ("kernels/foreign/foreign_product.h", "kernels/gemm", "kernels/foreign"),
-        "src/models/gpt2.cpp": ("models/files/gguf/container/gguf_file.h", "models", "models/files/gguf"),
+        "src/models/architectures/gpt2.cpp": ("models/files/gguf/container/gguf_file.h", "models", "models/files/gguf"),
         "src/distributed/nccl/nccl_engine.cpp": ("distributed/group/membership/members.h", "distributed/nccl", "distributed/group"),
         "src/verify/prover.cpp": ("verify/doctor/doctor.h", "verify", "verify/doctor"),
         "src/train/config/toml/value.cpp": ("train/config/key.h", "train/config/toml", "train/config"),

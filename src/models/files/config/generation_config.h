@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/tokenizer/folder/tokenizer_files.h"
-#include "models/logit_rules.h"
+#include "models/generation/logit_rules.h"
 
 namespace accrue::models {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "models/decoding.h"
-#include "models/sampling.h"
+#include "models/generation/decoding.h"
+#include "models/generation/sampling.h"
 
 namespace accrue::models {
 

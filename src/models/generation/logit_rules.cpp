@@ -1,4 +1,4 @@
-#include "models/logit_rules.h"
+#include "models/generation/logit_rules.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "models/generate.h"
+#include "models/generation/generate.h"
 
 #include <algorithm>
 

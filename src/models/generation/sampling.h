@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/logit_rules.h"
+#include "models/generation/logit_rules.h"
 
 namespace accrue::models {
 
