@@ -8,8 +8,8 @@
 #include "models/files/hub/bert_names.h"
 #include "models/layers/bert_block.h"
 #include "models/layers/compute_dtypes.h"
+#include "models/layers/losses/token_head.h"
 #include "models/layers/option_checks.h"
-#include "models/layers/token_head.h"
 #include "models/layers/transformer_segments.h"
 
 namespace accrue::models {

@@ -11,11 +11,11 @@
 #include "models/layers/compute_dtypes.h"
 #include "models/layers/decode.h"
 #include "models/layers/llama_block.h"
+#include "models/layers/losses/preference_loss.h"
+#include "models/layers/losses/token_head.h"
 #include "models/layers/option_checks.h"
-#include "models/layers/preference_loss.h"
 #include "models/layers/recorded_pass.h"
 #include "models/layers/rotary_tables.h"
-#include "models/layers/token_head.h"
 #include "models/layers/transformer_segments.h"
 
 namespace accrue::models {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "accrue/models/decoding_cache.h"
-#include "models/layers/token_head.h"
+#include "models/layers/losses/token_head.h"
 
 namespace accrue::models {
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include "models/layers/losses/token_head.h"
 #include "models/layers/projection.h"
-#include "models/layers/token_head.h"
 
 namespace accrue::models {
 

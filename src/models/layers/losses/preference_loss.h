@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "accrue/models/trainable.h"
-#include "models/layers/token_head.h"
+#include "models/layers/losses/token_head.h"
 
 namespace accrue::models {
 

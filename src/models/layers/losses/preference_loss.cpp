@@ -1,4 +1,4 @@
-#include "models/layers/preference_loss.h"
+#include "models/layers/losses/preference_loss.h"
 
 #include <ATen/ATen.h>
 
@@ -6,7 +6,7 @@
 
 #include "accrue/core/error.h"
 #include "kernels/operations.h"
-#include "models/layers/pair_losses.h"
+#include "models/layers/losses/pair_losses.h"
 
 namespace accrue::models {
 namespace {

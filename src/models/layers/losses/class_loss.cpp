@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "accrue/core/error.h"
-#include "models/layers/loss_terms.h"
+#include "models/layers/losses/loss_terms.h"
 
 namespace accrue::models {
 namespace {

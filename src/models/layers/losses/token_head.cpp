@@ -1,4 +1,4 @@
-#include "models/layers/token_head.h"
+#include "models/layers/losses/token_head.h"
 
 #include <ATen/ATen.h>
 
@@ -8,8 +8,8 @@
 #include "accrue/kernels/cross_entropy.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/operations.h"
-#include "models/layers/loss_terms.h"
-#include "models/layers/preference_loss.h"
+#include "models/layers/losses/loss_terms.h"
+#include "models/layers/losses/preference_loss.h"
 
 namespace accrue::models {
 namespace {

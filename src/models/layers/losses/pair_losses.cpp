@@ -1,4 +1,4 @@
-#include "models/layers/pair_losses.h"
+#include "models/layers/losses/pair_losses.h"
 
 #include <ATen/ATen.h>
 
