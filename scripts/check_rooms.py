@@ -147,8 +147,9 @@ def check_targets(tree: Tree, used: dict[str, dict[str, str]]) -> list[str]:
 
 
 def built_in(room: str, built: set[str]) -> str | None:
-    """The row whose target has its sources: it, or the one above; none of headers only."""
-    return next((row for row in (room, room.rpartition("/")[0]) if row in built), None)
+    """The row whose target has its sources: it, or the nearest one above; none of headers only."""
+    parts = room.split("/")
+    return next((row for n in range(len(parts), 0, -1) if (row := "/".join(parts[:n])) in built), None)
 
 
 def main() -> int:

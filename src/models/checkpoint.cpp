@@ -22,7 +22,7 @@ using kernels::AcceleratedScope;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr const char* operation = "checkpoint";
+constexpr const char* checkpointing = "checkpoint";
 
 /// The state that a function's results depend on besides its inputs and parameters: libtorch's
 /// random generators and autocast, of the CPU and of the inputs' devices.
@@ -90,12 +90,12 @@ variable_list run(const CheckpointedFunction& fn, const variable_list& inputs) {
   variable_list results = fn(inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i]._version() != versions[i])
-      throw usage_error(operation, "a function that leaves its inputs as they are",
+      throw usage_error(checkpointing, "a function that leaves its inputs as they are",
                         "one that wrote to input " + std::to_string(i),
                         "operations that are not in place at its beginning");
   for (const at::Tensor& result : results)
     if (!result.defined())
-      throw usage_error(operation, "results that are tensors", "an undefined one",
+      throw usage_error(checkpointing, "results that are tensors", "an undefined one",
                         "leaving it out of the results");
   return results;
 }
@@ -123,10 +123,10 @@ void detach_captured(variable_list& results, const variable_list& inputs) {
 
 void expect_backward_to_all_leaves() {
   if (at::GradMode::is_enabled())
-    throw usage_error(operation, "a backward pass without create_graph", "one with it",
+    throw usage_error(checkpointing, "a backward pass without create_graph", "one with it",
                       "the function itself where second derivatives are needed");
   if (!torch::autograd::Engine::get_default_engine().is_checkpoint_valid())
-    throw usage_error(operation, "backward() to all leaves",
+    throw usage_error(checkpointing, "backward() to all leaves",
                       "gradients of chosen tensors (torch::autograd::grad)",
                       "reading '.grad' after backward()");
 }
@@ -185,7 +185,7 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
     const at::AutoGradMode with_graph(true);
     variable_list results = run(first.fn, leaves);
     if (text_of(results) != first.results)
-      throw runtime_error(operation, "a second run like the first: " + first.results,
+      throw runtime_error(checkpointing, "a second run like the first: " + first.results,
                           text_of(results), "a function that does the same each time it is run");
     return results;
   }
@@ -196,7 +196,7 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
 std::vector<at::Tensor> checkpoint(CheckpointedFunction fn, const std::vector<at::Tensor>& inputs) {
   for (const at::Tensor& input : inputs)
     if (!input.defined())
-      throw usage_error(operation, "defined tensors as inputs", "an undefined one",
+      throw usage_error(checkpointing, "defined tensors as inputs", "an undefined one",
                         "leaving it out, or binding it into the function");
   if (!at::GradMode::is_enabled()) return fn(inputs);
   const at::Tensor anchor = at::empty({0}).requires_grad_(true);

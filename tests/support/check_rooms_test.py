@@ -49,6 +49,8 @@ def main() -> None:
         lists = "src/train/pass/CMakeLists.txt"
         expect(planted(root, lists, "DEPENDS core", "DEPENDS train_run core"), 1, "train/pass depends on train/run")
         expect(planted(root, lists, " models)", ")"), 1, "includes models", "does not depend on it")
+        models = "src/models/CMakeLists.txt"
+        expect(planted(root, models, " batch data)", " batch)"), 1, "models/files/gguf/tokenizer includes data/", "does not depend on it")
         config = "src/train/config/CMakeLists.txt"
         expect(planted(root, config, "HEADERS_OF observe kernels accum", "HEADERS_OF observe kernels"), 1, "train/config includes accum", "does not depend on it")
         expect(planted(root, config, "HEADERS_OF observe", "HEADERS_OF verify observe"), 1, "train/config depends on verify")
@@ -60,8 +62,13 @@ def expect_order_of_folders() -> None:
     """Each include stands in a folder that may not have it, except the last: folders of one row may use each other."""
     includes = {
         "src/kernels/gemm/linear.cpp": ("kernels/foreign/foreign_product.h", "kernels/gemm", "kernels/foreign"),
-        "src/models/architectures/gpt2.cpp": ("models/files/gguf/container/gguf_file.h", "models", "models/files/gguf"),
-        "src/distributed/nccl/nccl_engine.cpp": ("distributed/group/membership/members.h", "distributed/nccl", "distributed/group"),
+        "src/models/files/gguf/container/gguf_file.cpp": (
+            "models/files/gguf/tokenizer/gguf_scores.h", "models/files/gguf/container", "models/files/gguf/tokenizer"),
+        "src/models/layers/projection.cpp": ("models/files/hub/hub_weights.h", "models/layers", "models/files/hub"),
+        "src/distributed/nccl/nccl_engine.cpp": ("distributed/group/membership/members.h", "distributed/nccl", "distributed/group/membership"),
+        "src/distributed/group/network/addresses.cpp": ("distributed/group/handshake.h", "distributed/group/network", "distributed/group"),
+        "src/data/chat/template/values/value_text.cpp": ("data/chat/template/loop_state.h", "data/chat/template/values", "data/chat/template"),
+        "src/data/loader.cpp": ("data/text/sources/line_reader.h", "data", "data/text/sources"),
         "src/verify/prover.cpp": ("verify/doctor/doctor.h", "verify", "verify/doctor"),
         "src/train/config/toml/value.cpp": ("train/config/key.h", "train/config/toml", "train/config"),
         "src/kernels/rows/rotary.cpp": ("kernels/attention/attend.h", "kernels/rows", "kernels/attention"),

@@ -11,7 +11,7 @@ namespace accrue::data {
 namespace {
 
 /// The headers of most images end within this many bytes.
-constexpr std::int64_t header_bytes = 4096;
+constexpr std::int64_t most_header_bytes = 4096;
 
 /// Calls `read` with the first bytes of a file, at most `most`.
 template <class Read>
@@ -31,8 +31,8 @@ std::string decode_file(const FilePool& files, std::size_t file, DecodedImage& i
 }  // namespace
 
 std::optional<ImageHeader> image_file_header(const FilePool& files, std::size_t file) {
-  const auto header = with_first_bytes(files, file, header_bytes, image_header_of);
-  if (header || files.bytes(file) <= header_bytes) return header;
+  const auto header = with_first_bytes(files, file, most_header_bytes, image_header_of);
+  if (header || files.bytes(file) <= most_header_bytes) return header;
   constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
   return with_first_bytes(files, file, most_bytes, image_header_of);
 }
@@ -54,7 +54,7 @@ Decoding decoding_of(const FilePool& files, std::size_t file, const ImageHeader&
 }
 
 std::string other_image_file_format(const FilePool& files, std::size_t file) {
-  return with_first_bytes(files, file, header_bytes, other_image_format);
+  return with_first_bytes(files, file, most_header_bytes, other_image_format);
 }
 
 std::string decode_image_file(const FilePool& files, std::size_t file, DecodedImage& image) {
@@ -62,7 +62,7 @@ std::string decode_image_file(const FilePool& files, std::size_t file, DecodedIm
 }
 
 std::string why_no_mask_file(const FilePool& files, std::size_t file) {
-  return with_first_bytes(files, file, header_bytes, why_no_mask);
+  return with_first_bytes(files, file, most_header_bytes, why_no_mask);
 }
 
 std::string decode_mask_file(const FilePool& files, std::size_t file, DecodedImage& mask) {
