@@ -6,19 +6,13 @@
 
 #include "accrue/core/error.h"
 #include "accrue/memory/caching_allocator.h"
-#include "changed_model.h"
-#include "configs_to_verify.h"
-#include "verify/config/config_subject.h"
-#include "verify/config/ranked_window.h"
-#include "verify/prover.h"
+#include "compared_ranks.h"
 
 namespace accrue::proof {
 namespace {
 
 using testing::ChangedModel;
 using ::testing::HasSubstr;
-
-constexpr std::int64_t kMicro = 4;
 
 /// Sample `id` adds nothing to the sum of losses, but its usual share to their weight.
 ChangedModel::Fault loses_micro_batch_with(std::int64_t id) {
@@ -66,13 +60,8 @@ class StepsOfOneRank final : public TrainingParts {
   Step step_;
 };
 
-class RankFaults : public testing::ConfigsToVerify {
+class RankFaults : public testing::ComparedRanks {
  protected:
-  static Report verified_by_two(const train::Config& config, const TrainingParts& parts) {
-    train::Workload work = train::open_workload(config);
-    work.ranks = train::ranks_that_share(config, 2);
-    return verify_workload(std::move(work), {.ranks = 2}, parts);
-  }
   static void expect_steps_equal(const train::Config& config) {
     const Report sound = verified_by_two(config, training_parts());
     EXPECT_TRUE(sound.equal) << why(sound);
@@ -88,27 +77,6 @@ class RankFaults : public testing::ConfigsToVerify {
     const bool is_divided = config.dist.shard != train::Shard::none;
     EXPECT_EQ(broken.steps->stepper, is_divided ? "rank 0 of 2" : "rank 1 of 2") << why(broken);
   }
-  /// A model with parameters that are large enough to be divided.
-  train::Config of_divided_text() const {
-    train::Config config = of_text();
-    config.model.width = 64;
-    config.dist.shard = train::Shard::all;
-    return config;
-  }
-  /// Compares a run of 2 ranks, the second of which has a fault.
-  static SplitResult compared(const train::Config& config, const ChangedModel::Fault& fault) {
-    train::Workload work = train::open_workload(config);
-    work.ranks = train::ranks_that_share(config, 2);
-    ConfigSubject subject(work);
-    const std::unique_ptr<memory::ShardScope> scope = scope_of_ranks(config);
-    std::vector<std::unique_ptr<models::Model>> models;
-    models.push_back(copy_of(*work.model, work.config));
-    models.push_back(std::make_unique<ChangedModel>(copy_of(*work.model, work.config), fault));
-    const Gradients of_ranks = window_of_ranks(work, std::move(models), {.samples = kMicro});
-    Prover prover(subject, subject.window(), 2);
-    Findings findings(subject.parameters());
-    return prover.record(even_split(subject.window(), kMicro), of_ranks, findings);
-  }
   static void expect_found(train::Config config, const ChangedModel::Fault& fault) {
     for (const models::Compute compute : {models::Compute::fp32, models::Compute::bf16}) {
       SCOPED_TRACE(to_string(compute));
@@ -122,9 +90,6 @@ class RankFaults : public testing::ConfigsToVerify {
   static const SplitResult* named(const Report& report, const std::string& name) {
     const auto found = std::ranges::find(report.splits, name, &SplitResult::name);
     return found == report.splits.end() ? nullptr : &*found;
-  }
-  static std::string why(const Report& report) {
-    return conclusion(report) + ::testing::PrintToString(report.evidence);
   }
 };
 

@@ -217,7 +217,7 @@ Gradients ConfigSubject::folded_into(optim::Optimizer& optimizer, const FoldedMo
 Gradients ConfigSubject::by_ranks(std::int64_t ranks, const train::MicroDecision& micro) {
   const KeepState keep(trained_, model_.buffers());  // ranks' threads share the generator
   const std::unique_ptr<memory::ShardScope> scope = scope_of_ranks(work_.config);
-  return window_of_ranks(work_, copies_of_model(ranks), micro);
+  return window_of_ranks(work_, copies_of_model(ranks), micro, parts_);
 }
 
 std::vector<std::vector<at::Tensor>> ConfigSubject::after_steps_of_ranks(

@@ -311,13 +311,13 @@ std::unique_ptr<memory::ShardScope> scope_of_ranks(const train::Config& config) 
 
 Gradients window_of_ranks(const train::Workload& work,
                           std::vector<std::unique_ptr<models::Model>> models,
-                          const train::MicroDecision& micro) {
+                          const train::MicroDecision& micro, const TrainingParts& parts) {
   const std::int64_t ranks = std::ssize(models);
   Gradients result = nothing_of(*models.front());
   std::mutex mutex;
   run_on_ranks(work, std::move(models),
                [&](std::shared_ptr<distributed::Group> group, train::Workload own) {
-                 Rank rank(std::move(group), std::move(own), micro, /*steps=*/false);
+                 Rank rank(parts.group(std::move(group)), std::move(own), micro, /*steps=*/false);
                  rank.run_window();
                  const std::scoped_lock lock(mutex);
                  rank.add_to(result);
@@ -338,7 +338,7 @@ std::vector<std::vector<at::Tensor>> parameters_after_steps_of_ranks(
   run_on_ranks(work, std::move(models),
                [&](std::shared_ptr<distributed::Group> group, train::Workload own) {
                  const auto index = static_cast<std::size_t>(group->rank());
-                 Rank rank(std::move(group), std::move(own), micro, /*steps=*/true);
+                 Rank rank(parts.group(std::move(group)), std::move(own), micro, /*steps=*/true);
                  rank.take_steps(windows, parts);
                  result.at(index) = rank.parameters();
                });

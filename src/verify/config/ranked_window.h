@@ -33,7 +33,8 @@ std::unique_ptr<memory::ShardScope> scope_of_ranks(const train::Config& config);
 /// first exception of a rank.
 Gradients window_of_ranks(const train::Workload& work,
                           std::vector<std::unique_ptr<models::Model>> models,
-                          const train::MicroDecision& micro);
+                          const train::MicroDecision& micro,
+                          const TrainingParts& parts = training_parts());
 
 /// The trained parameters of each rank, by rank, after an optimizer step for each of `windows` by
 /// the same threads. The ranks step as `work.config` states: each all parameters, or each its part

@@ -20,6 +20,11 @@ std::unique_ptr<train::Parallelism> TrainingParts::parallelism() const {
   return std::make_unique<train::SingleProcess>();
 }
 
+std::shared_ptr<distributed::Group> TrainingParts::group(
+    std::shared_ptr<distributed::Group> joined) const {
+  return joined;
+}
+
 void TrainingParts::step(optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
                          const train::OptimConfig& config, RankSlice /*rank*/) const {
   if (config.clip > 0) gradient.clip(config.clip);

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "accrue/distributed/group.h"
 #include "accrue/models/model.h"
 #include "accrue/optim/optimizer.h"
 #include "train/ranks/parallelism.h"
@@ -21,6 +22,9 @@ class TrainingParts {
                                                       const NamedParameters& trained) const;
   /// How a process that does not share its windows closes them.
   virtual std::unique_ptr<train::Parallelism> parallelism() const;
+  /// The group by which a rank exchanges sums and parameters: the one that it joined.
+  virtual std::shared_ptr<distributed::Group> group(
+      std::shared_ptr<distributed::Group> joined) const;
   /// Clips the gradient and takes one step at the config's learning rate, as training does. `rank`
   /// is the process among those that share the window; {0, 1} if it is alone.
   virtual void step(optim::Optimizer& optimizer, accum::MeanGradient&& gradient,
