@@ -47,7 +47,7 @@ Activations run_segment(const Segment& segment, const Activations& input,
 }
 
 Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
-                         const ForwardContext& context, const BeforeSegment& before) {
+                         const ForwardContext& context) {
   const std::vector<Segment> chain = model.segments();
   Activations activations;
   memory::for_parts(
@@ -57,29 +57,32 @@ Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
         return segment.weights ? segment.weights() : std::vector<at::Tensor>();
       },
       [&](std::size_t place) {
-        if (before) before(place);
         activations = run_segment(chain[place], activations, micro, context);
       });
   return activations;
 }
 
-Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
-                          const ForwardContext& context, const BeforeSegment& before) {
+Evaluated evaluate_output(const std::vector<LossHead>& heads, const Activations& output,
+                          const batch::MicroBatch& micro, const ForwardContext& context) {
   const at::NoGradGuard no_grad;
   Evaluated result;
   if (micro.is_empty()) {
-    if (before)
-      for (std::size_t place = 0; place < model.segments().size(); ++place) before(place);
-    result.losses.assign(model.losses().size(),
-                         Loss{.sum = at::zeros({}, at::kDouble), .weight = 0});
+    result.losses.assign(heads.size(), Loss{.sum = at::zeros({}, at::kDouble), .weight = 0});
     return result;
   }
-  const Activations output = run_segments(model, micro, context, before);
-  for (const LossHead& head : model.losses()) {
+  for (const LossHead& head : heads) {
     result.losses.push_back(head.forward(output, micro, context, 1));
     if (!result.correct) result.correct = correct_of(head, result.losses.back(), output, micro);
   }
   return result;
+}
+
+Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
+                          const ForwardContext& context) {
+  const at::NoGradGuard no_grad;
+  return evaluate_output(model.losses(),
+                         micro.is_empty() ? Activations() : run_segments(model, micro, context),
+                         micro, context);
 }
 
 Loss evaluate(Trainable& model, const batch::MicroBatch& micro, const ForwardContext& context) {

@@ -117,11 +117,9 @@ class Trainable {
 /// and otherwise by the running ones. Updates the running statistics, except in a rerun.
 Activations run_segment(const Segment& segment, const Activations& input,
                         const batch::MicroBatch& micro, const ForwardContext& context);
-/// Called before a segment of a chain runs, with its place.
-using BeforeSegment = std::function<void(std::size_t place)>;
 /// Runs all segments; differentiable, as one graph.
 Activations run_segments(Trainable& model, const batch::MicroBatch& micro,
-                         const ForwardContext& context, const BeforeSegment& before = {});
+                         const ForwardContext& context);
 
 /// The values of the losses of a micro-batch, in order of losses().
 struct Evaluated {
@@ -129,10 +127,13 @@ struct Evaluated {
   /// Weight predicted correctly, by the first loss that knows; else its accuracy_measure.
   std::optional<double> correct;
 };
-/// Runs all segments and losses forward, without a gradient; all 0 for an empty micro-batch, for
-/// which `before` is called as well.
+/// Runs the losses forward on the output of the last segment, without a gradient; all 0 for an
+/// empty micro-batch, whose output is not read.
+Evaluated evaluate_output(const std::vector<LossHead>& heads, const Activations& output,
+                          const batch::MicroBatch& micro, const ForwardContext& context);
+/// Runs all segments and losses forward, without a gradient.
 Evaluated evaluate_losses(Trainable& model, const batch::MicroBatch& micro,
-                          const ForwardContext& context, const BeforeSegment& before = {});
+                          const ForwardContext& context);
 /// Evaluates as one loss. Several losses are added; throws a usage Error if their weights differ,
 /// because one mean cannot have two denominators.
 Loss evaluate(Trainable& model, const batch::MicroBatch& micro, const ForwardContext& context);

@@ -8,6 +8,7 @@
 #include "batch/schedule.h"
 #include "data/fetch.h"
 #include "train/pass/head_sums.h"
+#include "train/window/layered/layered_evaluation.h"
 
 namespace accrue::train {
 namespace {
@@ -79,12 +80,27 @@ batch::MicroBatch micro_batch_of(const data::Source& source, batch::Range range)
 }
 
 /// Empty if this rank has all parameters.
-models::BeforeSegment bring_segments(std::size_t segments, distributed::ParameterShards* shards) {
+std::function<void(std::size_t)> bring_segments(std::size_t segments,
+                                                distributed::ParameterShards* shards) {
   if (shards == nullptr) return {};
-  return [shards, segments](std::size_t place) {
-    shards->enter(place, /*backward=*/false,
-                  place + 1 < segments ? std::optional(place + 1) : std::nullopt);
+  return [shards, segments](std::size_t segment) {
+    shards->enter(segment, /*backward=*/false,
+                  segment + 1 < segments ? std::optional(segment + 1) : std::nullopt);
   };
+}
+
+/// The samples of this rank by groups that pass through the model together; as many groups on each
+/// rank if they bring it together.
+std::vector<batch::Range> groups_of(batch::Range mine, const EvaluationOptions& options) {
+  // Groups end where micro-batches do, so that the sums do not depend on them.
+  const std::int64_t micro_batches =
+      std::max<std::int64_t>(1, options.samples_together / options.micro_batch);
+  std::vector<batch::Range> groups = batch::split(mine, micro_batches * options.micro_batch);
+  if (options.shards != nullptr) {
+    const std::vector<std::int64_t> counts = options.ranks->gather_numbers(std::ssize(groups));
+    groups.resize(static_cast<std::size_t>(std::ranges::max(counts)), {mine.end, mine.end});
+  }
+  return groups;
 }
 
 }  // namespace
@@ -99,23 +115,21 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
   std::vector<std::string> unreadable;
   const batch::Range whole{0, samples};
   const batch::Range mine = options.ranks != nullptr ? options.ranks->equal_share(whole) : whole;
-  const std::size_t segments = model.segments().size();
-  const models::BeforeSegment before = bring_segments(segments, options.shards);
-  std::vector<batch::Range> ranges = batch::split(mine, options.micro_batch);
-  if (options.shards != nullptr) {
-    const std::vector<std::int64_t> counts = options.ranks->gather_numbers(std::ssize(ranges));
-    ranges.resize(static_cast<std::size_t>(std::ranges::max(counts)), {mine.end, mine.end});
-  }
-  for (const batch::Range range : ranges) {
+  ActivationStore store(options.cut_folder);
+  const LayeredEvaluation by_segments{
+      .before_segment = bring_segments(model.segments().size(), options.shards),
+      .cancelled = options.cancelled};
+  for (const batch::Range group : groups_of(mine, options)) {
     if (options.cancelled && options.cancelled()) return std::nullopt;
-    if (range.size() == 0) {
-      for (std::size_t place = 0; place < segments; ++place) before(place);
-      continue;
+    std::vector<batch::MicroBatch> micro_batches;
+    for (const batch::Range range : batch::split(group, options.micro_batch)) {
+      micro_batches.push_back(micro_batch_of(source, range));
+      for (const batch::UnreadableSample& sample : micro_batches.back().unreadable)
+        unreadable.push_back(sample.reason);
     }
-    const batch::MicroBatch micro = micro_batch_of(source, range);
-    for (const batch::UnreadableSample& sample : micro.unreadable)
-      unreadable.push_back(sample.reason);
-    totals.add(models::evaluate_losses(model, micro, batch::evaluation_context(micro), before));
+    const auto evaluated = evaluate_by_segments(model, micro_batches, store, by_segments);
+    if (!evaluated) return std::nullopt;
+    for (const models::Evaluated& micro : *evaluated) totals.add(micro);
   }
   if (options.shards != nullptr) options.shards->keep_own();
   if (options.ranks != nullptr) totals.add_up(*options.ranks);

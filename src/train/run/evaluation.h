@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -14,12 +15,18 @@ namespace accrue::train {
 struct EvaluationOptions {
   std::int64_t micro_batch = 1;
   std::int64_t max_samples = 0;  ///< 0: all
-  /// Called between micro-batches; true ends the evaluation early, with no result.
+  /// How many samples of a rank pass through a segment before the next begins; fewer than two
+  /// micro-batches: each micro-batch passes through the whole model.
+  std::int64_t samples_together = 0;
+  /// Where their activations are: the folder of a temporary file; empty: in memory.
+  std::filesystem::path cut_folder = {};
+  /// Called between micro-batches, also between their passes through a segment; true ends the
+  /// evaluation early, with no result. It must not, if there are `shards`.
   std::function<bool()> cancelled;
   /// Set if each of several ranks evaluates its share of the samples.
   const Ranks* ranks = nullptr;
   /// Set if each of them keeps a part of the parameters: all then bring the segments together, as
-  /// often as the rank with the most micro-batches needs them.
+  /// often as the rank with the most samples needs them.
   distributed::ParameterShards* shards = nullptr;
 };
 

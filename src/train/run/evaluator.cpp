@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "accrue/memory/offload.h"
 #include "core/words.h"
 #include "memory/out_of_memory.h"
 #include "train/run/evaluation.h"
@@ -26,17 +27,28 @@ Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Re
     cadence_ = batch.cadence(*every, "run.eval_every");
 }
 
+/// A model that is in a file or on other ranks is brought in once for as many samples as a rank has
+/// in a window. In layered order the plan has room for their activations at a cut.
+std::int64_t Evaluator::samples_together() const {
+  const bool is_elsewhere = shards_ != nullptr || memory::is_offloading();
+  if (!is_elsewhere || !is_layered(run_.work.config, *run_.work.model)) return 0;
+  return run_.plan.batch_samples / run_.ranks.world();
+}
+
 /// Evaluates in micro-batches as small as memory needs, and reports that in one line.
 std::optional<Evaluation> Evaluator::evaluate() {
   RECORD_USER_SCOPE("evaluation");
-  EvaluationOptions options{.micro_batch = recovery_.state().micro_batch,
-                            .cancelled =
-                                [this] {
-                                  control_.wait_out();
-                                  return !run_.ranks.are_many() && control_.asked_to_stop();
-                                },
-                            .ranks = &run_.ranks,
-                            .shards = shards_};
+  EvaluationOptions options{
+      .micro_batch = recovery_.state().micro_batch,
+      .samples_together = samples_together(),
+      .cut_folder = run_.plan.cuts_in_file ? run_.directory.root() : std::filesystem::path(),
+      .cancelled =
+          [this] {
+            control_.wait_out();
+            return !run_.ranks.are_many() && control_.asked_to_stop();
+          },
+      .ranks = &run_.ranks,
+      .shards = shards_};
   if (run_.work.config.run.eval_batches)
     options.max_samples = *run_.work.config.run.eval_batches * run_.plan.batch_samples;
   std::string trouble;

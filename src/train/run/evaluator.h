@@ -28,6 +28,7 @@ class Evaluator {
 
  private:
   std::optional<Evaluation> evaluate();
+  std::int64_t samples_together() const;
   void take(const Evaluation& evaluation);
   void note_best(double eval_loss);
 
