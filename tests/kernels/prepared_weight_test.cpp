@@ -49,6 +49,15 @@ TEST(LowPrecision, IsReadInPlaceOfItsMasterUntilThatChanges) {
   EXPECT_TRUE(copy.next_operands(master)[1].is_same(master));
 }
 
+TEST(LowPrecision, IsMadeAgainIfItsMemoryWasTakenBack) {
+  const at::Tensor master = leaf({4, 3}, at::kFloat, 1);
+  PreparedWeight copy;
+  copy.copy(master, at::kBFloat16).set_data(at::empty({0}, at::kBFloat16));
+  ASSERT_EQ(copy.next_operands(master).size(), 1U);
+  EXPECT_TRUE(copy.next_operands(master)[0].is_same(master));
+  EXPECT_TRUE(at::equal(copy.copy(master, at::kBFloat16), master.detach().to(at::kBFloat16)));
+}
+
 /// Wide enough for a special layout on every machine that has one.
 constexpr std::int64_t wide = 64;
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ using EntriesBySegment = std::vector<std::vector<std::size_t>>;
 struct ModelDivision {
   EntriesBySegment segments;  ///< divided ones only
   std::vector<bool> divided;  ///< by entry
+  /// By segment: lists the trained parameters that it reads, and the copies of them in the dtype of
+  /// its products that are made. Empty: there are no copies.
+  std::vector<std::function<std::vector<at::Tensor>()>> reads;
 };
 
 /// Parameters and sums of gradients of which each rank keeps element_range_of() in memory
@@ -53,7 +57,8 @@ class ParameterShards {
 
   /// Returns when the parameters of `segment` are in memory, whole, and, for its backward pass, the
   /// memory of sums that are not final; nothing else of other ranks is. Begins to bring the
-  /// parameters of `next`. Throws a runtime Error if a rank is missing.
+  /// parameters of `next`. Copies that other segments made of their parameters are given up: they
+  /// are made again from what is brought. Throws a runtime Error if a rank is missing.
   void enter(std::size_t segment, bool backward, std::optional<std::size_t> next);
   /// The divided entries that the segment reads.
   const std::vector<std::size_t>& entries_of(std::size_t segment) const {
@@ -91,6 +96,7 @@ class ParameterShards {
   void begin(const std::vector<std::size_t>& entries);
   void finish();
   void keep(const std::vector<at::Tensor>& more) const;
+  void give_up_copies(std::optional<std::size_t> except_of) const;
   std::vector<at::Tensor> sums_in_progress(std::size_t segment) const;
   std::optional<std::size_t> entry_with(const at::Tensor& tensor) const;
   void bring_to_first(std::size_t entry);

@@ -71,7 +71,8 @@ std::vector<at::Tensor> PreparedWeight::next_operands(const at::Tensor& master) 
   std::vector<at::Tensor> tensors;
   bool reads_master = false;
   for (const Made* made : {&copy_, &forward_, &data_gradient_}) {
-    if (!made->tensor.defined()) continue;
+    // One whose memory was taken back is empty, and is made again.
+    if (!made->tensor.defined() || made->tensor.numel() == 0) continue;
     tensors.push_back(made->tensor);
     reads_master |= made->data != master.const_data_ptr() || made->version != master._version();
   }

@@ -77,12 +77,6 @@ std::optional<Conflict> division_conflict(const Config& config, const LayeredKey
     return Conflict{"memory.offload",
                     "\"\"" + with + ", whose parts stay in memory in this version", "\"auto\"",
                     "leaving memory.offload out" + or_without};
-  if (config.precision.compute == models::Compute::bf16)
-    return Conflict{
-        "precision.compute",
-        "\"fp32\" or \"fp64\"" + with +
-            ", since low-precision copies of the weights are not divided in this version",
-        "\"bf16\"", "compute = \"fp32\"" + or_without};
   if (config.model.lora.adapters.any())
     return Conflict{"lora.rank",
                     "0" + with + ", since a frozen base is not divided in this version",

@@ -11,6 +11,7 @@ distributed::ModelDivision division_of(models::Trainable& model, const NamedPara
   distributed::ModelDivision division{.segments = {}, .divided = std::vector<bool>(trained.size())};
   for (const models::Segment& segment : model.segments()) {
     std::vector<std::size_t>& entries = division.segments.emplace_back();
+    division.reads.push_back(segment.weights);
     if (!segment.weights) continue;
     for (const at::Tensor& weight : segment.weights()) {
       if (!memory::is_in_shard_scope(weight)) continue;
