@@ -1,7 +1,7 @@
 #include <csignal>
 
 #include "before_libraries.h"
-#include "cli/stop_signals.h"
+#include "cli/process/stop_signals.h"
 
 namespace accrue::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/exit_status.h"
+#include "cli/process/exit_status.h"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/resume_command.h"
+#include "cli/arguments/resume_command.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/typed_keys.h"
+#include "cli/arguments/typed_keys.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/help/described_option.h"
-#include "cli/shell_words.h"
+#include "cli/output/shell_words.h"
 #include "core/joined_words.h"
 #include "train/config/key.h"
 
