@@ -152,6 +152,8 @@ PARTS = (
     Part("right-loops", "1000 right loops of Python, of which none is called wrong", "a minute",
          f"{BUILT} && ACCRUE_RIGHT_LOOPS=1000 PYTHONPATH=build/release/python .venv-test/bin/python -m pytest -q -p no:cacheprovider tests/python/test_right_loops.py",
          of_pytest),
+    Part("sound-layouts", "100 sound layouts of ranks, of which none is called wrong", "a minute",
+         f"{BUILT} && ACCRUE_SOUND_LAYOUTS=100 build/release/tests/verify/verify_test --gtest_filter=LayoutFaults.Sound*", of_googletest),
     Part("generic", "whole rooms by operators of ATen alone", "an hour",
          f"{BUILT} && ACCRUE_TEST_KERNELS=generic ctest --test-dir build/release --no-tests=error --output-on-failure -j 1 -L '^({GENERIC_ROOMS})$'", of_ctest),
     Part("golden", "comparisons with other libraries, on all of their texts", "10 minutes",

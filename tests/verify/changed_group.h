@@ -111,9 +111,9 @@ class ChangedGroup final : public distributed::Group {
                                              at::Tensor kept) const {
     std::function<void()> arrived;
     if (fault_.received && arriving.defined())
-      arrived = [change = fault_.received, what = std::string(what), arriving] {
-        change(what, arriving);
-      };
+      // What a group receives changes no version counter either.
+      arrived = [change = fault_.received, what = std::string(what),
+                 values = arriving.variable_data()] { change(what, values); };
     return std::make_unique<ChangedWork>(std::move(sound), std::move(arrived), std::move(kept));
   }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <random>
@@ -79,14 +80,47 @@ ChangedGroup::Fault loses_message(const std::string& purpose, int number) {
 
 using Head = decltype(models::LossHead::forward);
 
-ChangedModel::Fault in_loss(std::function<Loss(Loss, const batch::MicroBatch&)> change) {
+/// `change` calls the sound loss, which it gets first.
+ChangedModel::Fault in_loss(
+    std::function<Loss(const Head& sound, const at::Tensor& x, const batch::MicroBatch& micro,
+                       const ForwardContext& context, double scale)>
+        change) {
   return {.losses = [change = std::move(change)](testing::LossHeads& heads) {
     heads.front().forward = [sound = heads.front().forward, change](
                                 const models::Activations& x, const batch::MicroBatch& micro,
                                 const ForwardContext& context, double scale) {
-      return change(sound(x, micro, context, scale), micro);
+      return change(sound, x.at(0), micro, context, scale);
     };
   }};
+}
+
+ChangedModel::Fault counts_more(double factor) {
+  return in_loss([factor](const Head& sound, const at::Tensor& x, const batch::MicroBatch& micro,
+                          const ForwardContext& context, double scale) {
+    Loss loss = sound({x}, micro, context, scale * factor);
+    loss.sum = loss.sum * factor;
+    return loss;
+  });
+}
+
+ChangedModel::Fault weighs_double() {
+  return in_loss([](const Head& sound, const at::Tensor& x, const batch::MicroBatch& micro,
+                    const ForwardContext& context, double scale) {
+    Loss loss = sound({x}, micro, context, scale);
+    loss.weight *= 2;
+    return loss;
+  });
+}
+
+/// A term that is no sum over samples: that of two halves is not that of the whole.
+ChangedModel::Fault adds_term_of_the_micro_batch() {
+  return in_loss([](const Head& sound, const at::Tensor& x, const batch::MicroBatch& micro,
+                    const ForwardContext& context, double scale) {
+    Loss loss = sound({x}, micro, context, scale);
+    const auto samples = static_cast<double>(micro.sample_ids.size());
+    loss.sum = loss.sum + 0.1 * samples * x.to(at::kFloat).pow(4).mean().square();
+    return loss;
+  });
 }
 
 /// Dropout that is drawn by the place in the micro-batch, so that ranks drop the same.
@@ -128,8 +162,6 @@ class LayoutFaults : public testing::ComparedRanks {
     EXPECT_FALSE(broken.equal);
     ASSERT_TRUE(broken.steps) << why(broken);
     EXPECT_FALSE(broken.steps->equal) << why(broken);
-    const Report sound = verified_by_two(config, ExchangesOfOneRank(1, {}));
-    EXPECT_TRUE(sound.equal) << why(sound);
   }
 
   train::Config of_stages() const {
@@ -158,22 +190,10 @@ TEST_F(LayoutFaults, OfRanksThatAddUpWholeSumsAreFound) {
 TEST_F(LayoutFaults, OfWhatARankComputesAreFound) {
   const train::Config config = of_text();
   expect_sums_found(config, "dropout that is equal on ranks", draws_by_place());
-  expect_sums_found(config, "a loss weighted by ranks and not by its terms",
-                    in_loss([](Loss loss, const batch::MicroBatch&) {
-                      loss.sum = loss.sum * 1.25;
-                      return loss;
-                    }));
-  expect_sums_found(config, "a weight that counts once for each rank",
-                    in_loss([](Loss loss, const batch::MicroBatch&) {
-                      loss.weight *= 2;
-                      return loss;
-                    }));
+  expect_sums_found(config, "a loss weighted by ranks and not by its terms", counts_more(1.25));
+  expect_sums_found(config, "a weight that counts once for each rank", weighs_double());
   expect_sums_found(config, "another loss that depends on how samples are divided",
-                    in_loss([](Loss loss, const batch::MicroBatch& micro) {
-                      const auto samples = static_cast<double>(micro.sample_ids.size());
-                      loss.sum = loss.sum + 0.01 * loss.sum * loss.sum / samples;
-                      return loss;
-                    }));
+                    adds_term_of_the_micro_batch());
 }
 
 TEST_F(LayoutFaults, OfDividedSumsAreFound) {
@@ -225,6 +245,8 @@ TEST_F(LayoutFaults, OfStepsAreFound) {
   train::Config config = of_text();
   config.optim.clip = 0.5;
   config.dist.shard = train::Shard::optimizer;
+  const Report sound = verified_by_two(config, ExchangesOfOneRank(1, {}));
+  EXPECT_TRUE(sound.equal) << why(sound);
   expect_steps_found(config, "a norm of one rank's part", keeps_own(kNorm));
   expect_steps_found(config, "stepped parameters that are sent in another precision",
                      {.sent = of_purpose("", [](const at::Tensor& values) {
@@ -250,10 +272,15 @@ class DrawnLayout {
   std::mt19937 random_;
 };
 
+/// More in the long form (scripts/long_tests.py).
+std::uint32_t layouts_to_draw() {
+  const char* const stated = std::getenv("ACCRUE_SOUND_LAYOUTS");
+  return stated != nullptr ? static_cast<std::uint32_t>(std::stoul(stated)) : 20;
+}
+
 TEST_F(LayoutFaults, SoundLayoutsAreCalledSound) {
   using accum::Accumulation;
-  constexpr std::uint32_t kLayouts = 100;
-  for (std::uint32_t seed = 0; seed < kLayouts; ++seed) {
+  for (std::uint32_t seed = 0; seed < layouts_to_draw(); ++seed) {
     DrawnLayout drawn(seed);
     const auto shard =
         drawn.one_of({train::Shard::none, train::Shard::optimizer, train::Shard::all});
@@ -266,9 +293,9 @@ TEST_F(LayoutFaults, SoundLayoutsAreCalledSound) {
     config.dist.shard = shard;
     config.dist.reduce = drawn.one_of({train::Reduce::overlap, train::Reduce::end});
     const std::int64_t ranks = drawn.between(2, 4), micro = drawn.between(1, 5);
-    // Stages are of whole models, and a model has as many segments as layers, and two more.
-    if (shard == train::Shard::none && drawn.between(0, 1) == 1)
-      config.dist.stages = std::min(ranks, config.model.layers + 1);
+    // A stage has at least one block.
+    if (shard == train::Shard::none && config.model.layers > 1 && drawn.between(0, 1) == 1)
+      config.dist.stages = std::min(ranks, config.model.layers);
     if (shard != train::Shard::all)
       config.precision.compute = drawn.one_of({models::Compute::fp32, models::Compute::bf16});
     const std::int64_t world = config.dist.stages > 1 ? config.dist.stages : ranks;
