@@ -5,6 +5,7 @@
 #include "accrue/core/error.h"
 #include "train/config/key_builders.h"
 #include "train/config/names.h"
+#include "train/config/translations/other_words.h"
 
 namespace accrue::train {
 namespace {
@@ -78,7 +79,8 @@ Key ratio_key(KeyName name) {
 
 Key model_kind_key(KeyName name) {
   Key key = choice_key(
-      std::move(name), model_kind_words, {}, [](auto& c) -> auto& { return c.model.kind; });
+      std::move(name), model_kind_words, {}, [](auto& c) -> auto& { return c.model.kind; },
+      kind_without_version);
   key.expected = "\"auto\" or " + key.expected;
   key.set = [set = key.set](const Stated& stated, Config& config) {
     const bool is_auto = is_word(stated, "auto");

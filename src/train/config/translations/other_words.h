@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "train/config/key_builders.h"
@@ -12,5 +13,8 @@ std::vector<Refused> half_precisions();
 std::vector<Refused> other_devices();
 /// Optimizers whose names resemble a word of optim.kind but which are different ones.
 std::vector<Refused> other_optimizers();
+/// The word of model.kind for a kind with another version or size behind it: gpt2 for "gpt3",
+/// resnet for "resnet50". None if accrue has no such kind.
+std::optional<Value> kind_without_version(const Value& stated);
 
 }  // namespace accrue::train
