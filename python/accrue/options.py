@@ -1,5 +1,6 @@
 """Type checks of options: a wrong option is refused by its name, before anything is changed."""
 
+import inspect
 import numbers
 import operator
 from collections.abc import Iterable, Mapping
@@ -48,9 +49,26 @@ def check_tensors(operation: str, stated: Mapping[str, Any], optional: Iterable[
                              f"leaving {name} out" if name in optional else f"torch.as_tensor({name})")
 
 
-def check_function(operation: str, name: str, value: Any) -> None:
+def check_function(operation: str, name: str, value: Any, second: str = "micro_batch") -> None:
+    """Raises UsageError unless `value` can be called with the model and a second argument."""
+    call = f"{name}(model, {second})"
     if not callable(value):
-        raise UsageError(operation, f"a function as {name}", f"a value of type {type(value).__name__}", f"{name}(model, micro_batch)")
+        raise UsageError(operation, f"a function as {name}", f"a value of type {type(value).__name__}", call)
+    try:
+        taken = inspect.signature(value)
+    except (TypeError, ValueError):  # functions written in C have none
+        return
+    try:
+        taken.bind(None, None)
+    except TypeError:
+        raise UsageError(operation, f"a function that takes a model and {second} as {name}", f"one that takes {taken}", call) from None
+
+
+def check_range(operation: str, name: str, value: Any, least: int, most: int) -> None:
+    """Raises UsageError unless `value` is a whole number from `least` to `most`."""
+    check_options(operation, {name: value}, **{name: int})
+    if not least <= value <= most:
+        raise UsageError(operation, f"a whole number from {least} to {most} as {name}", str(value), f"leaving {name} out")
 
 
 def check_group(operation: str, group: Any, kind: type) -> None:

@@ -13,12 +13,16 @@ from accrue.buffers import BufferReplaced, HeldBuffers
 from accrue.copies import Account, Copies, check_copies
 from accrue.errors import NotJudged, UsageError
 from accrue.models import batch_norm_finder, evaluator, named_buffers, named_parameters, without_ranks
-from accrue.options import check_count, check_function, check_options, whole_numbers
+from accrue.options import check_count, check_function, check_range, whole_numbers
 from accrue.report import Report, as_left, unjudged
 from accrue.untouched import require_restorable, untouched
 from accrue.watching import unrecorded
 
 LossFn = Callable[[Any, Any], _native.Loss]
+
+# How each check is called, for errors.
+CALLS = {"verify": "verify(model, batch, loss_fn)", "verify_loop": "verify_loop(model, batch, loss_fn, loop)"}
+MOST_DRAWS, MOST_SEED = 2**31 - 1, 2**63 - 1
 
 
 def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str, buffers: HeldBuffers) -> _native.Described:
@@ -33,7 +37,12 @@ def _described(model: Any, batch: Any, loss_fn: LossFn, operation: str, buffers:
 
     def loss(begin: int, end: int) -> _native.Loss:
         with buffers.during():
-            return loss_fn(model, batch_slice(batch, begin, end))
+            try:
+                return loss_fn(model, batch_slice(batch, begin, end))
+            except TypeError as error:
+                raise UsageError(operation, "a loss_fn(model, micro_batch) that computes the loss of a slice of the batch",
+                                 f"{getattr(loss_fn, '__name__', type(loss_fn).__name__)}, which raised TypeError: {error}",
+                                 f"{CALLS[operation]}, with arguments in this order") from error
 
     def loss_in_double(begin: int, end: int) -> _native.Loss:
         with buffers.during():
@@ -98,10 +107,11 @@ def verify(model: Any, batch: Any, loss_fn: LossFn, *, micro_batches: Sequence[i
         A Report. It has `judged` False if the check needs more copies than `copies` allows, or cannot restore something.
 
     Raises:
-        UsageError: the batch has fewer than 2 samples or total weight 0, none of `micro_batches` splits it, a loss or gradient is not
-            finite, or the model is a DistributedDataParallel over several ranks.
+        UsageError: an argument is of the wrong kind or in the wrong place, the batch has fewer than 2 samples or total weight 0, none of
+            `micro_batches` splits it, a loss or gradient is not finite, or the model is a DistributedDataParallel over several ranks.
     """
-    check_options("verify", {"noise_draws": noise_draws, "seed": seed}, noise_draws=int, seed=int)
+    check_range("verify", "noise_draws", noise_draws, 0, MOST_DRAWS)
+    check_range("verify", "seed", seed, 0, MOST_SEED)
     sizes = whole_numbers("verify", "micro_batches", micro_batches)
     _require_a_split(sizes, batch_size(batch))
     described = _described(model, batch, loss_fn, "verify", HeldBuffers(model))
@@ -133,9 +143,10 @@ def verify_loop(model: Any, batch: Any, loss_fn: LossFn, loop: Callable[[Any, li
 
     Returns and raises what verify() does. A loop without a backward pass that reaches a parameter is a UsageError, too.
     """
-    check_options("verify_loop", {"noise_draws": noise_draws, "seed": seed}, noise_draws=int, seed=int)
+    check_range("verify_loop", "noise_draws", noise_draws, 0, MOST_DRAWS)
+    check_range("verify_loop", "seed", seed, 0, MOST_SEED)
     check_count("verify_loop", "micro_batch", micro_batch)
-    check_function("verify_loop", "loop", loop)
+    check_function("verify_loop", "loop", loop, "micro_batches")
     described = _described(model, batch, loss_fn, "verify_loop", buffers := HeldBuffers(model))
 
     trained = [tensor for _, tensor in named_parameters(model, "verify_loop") if tensor.requires_grad]

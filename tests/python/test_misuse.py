@@ -1,5 +1,7 @@
 """Bad input is one clear exception of a documented type, and leaves the model as it was."""
 
+import itertools
+
 import pytest
 import torch
 from museum.parts import batch, loss_fn, mean, model
@@ -50,6 +52,35 @@ def test_losses_that_are_no_loss(net, optimizer):
 def test_a_mean_with_weight_1_is_named(net):
     report = accrue.verify(net, batch(), lambda m, b: accrue.Loss(mean(m, b), 1))
     assert report.cause == "weighting"
+
+
+def sums(net, micros):
+    for micro in micros:
+        loss_fn(net, micro).sum.backward()
+
+
+@pytest.mark.parametrize("order", [order for order in itertools.permutations(range(4)) if order != (0, 1, 2, 3)])
+def test_swapped_arguments_of_verify_loop_are_refused(net, order):
+    right = (net, batch(), loss_fn, sums)
+    refused(lambda: accrue.verify_loop(*(right[place] for place in order)), "verify_loop: expected")
+
+
+def test_checks_refuse_what_they_cannot_call(net):
+    swapped = lambda: accrue.verify_loop(net, batch(), sums, loss_fn)  # noqa: E731
+    refused(swapped, "received sums, which raised TypeError: string indices", "try verify_loop(model, batch, loss_fn, loop)")
+    with pytest.raises(accrue.UsageError) as raised:
+        swapped()
+    assert isinstance(raised.value.__cause__, TypeError), "the traceback of the function is kept"
+    refused(lambda: accrue.verify_loop(net, batch(), nn.functional.cross_entropy, sums), "cross_entropy, which raised TypeError")
+    refused(lambda: accrue.verify(net, batch(), nn.CrossEntropyLoss()), "CrossEntropyLoss, which raised TypeError", "verify(model, batch, loss_fn)")
+    refused(lambda: accrue.verify_loop(net, batch(), loss_fn, lambda net: None), "a model and micro_batches as loop", "(net)", "loop(model, micro_batches)")
+    refused(lambda: accrue.verify(net, batch(), lambda net, x, y: None), "a model and micro_batch as loss_fn", "(net, x, y)", "loss_fn(model, micro_batch)")
+    refused(lambda: accrue.accumulate(net, batch(), lambda: None, 2), "a model and micro_batch as loss_fn", "()")
+    for check in (lambda **k: accrue.verify(net, batch(), loss_fn, **k), lambda **k: accrue.verify_loop(net, batch(), loss_fn, sums, **k)):
+        for name, value in (("seed", -1), ("seed", 2**70), ("noise_draws", -1), ("noise_draws", 2**70)):
+            refused(lambda: check(**{name: value}), "a whole number from 0 to", f"as {name}, received {value}")  # noqa: B023
+    loosely = accrue.verify_loop(net, batch(), lambda *arguments, **_: loss_fn(*arguments), lambda *arguments: sums(*arguments), seed=2**63 - 1)
+    assert loosely.cause == "normalization"
 
 
 def test_optimizers_that_hold_other_parameters(net):
