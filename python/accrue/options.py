@@ -3,6 +3,7 @@
 import inspect
 import numbers
 import operator
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -62,6 +63,32 @@ def check_function(operation: str, name: str, value: Any, second: str = "micro_b
         taken.bind(None, None)
     except TypeError:
         raise UsageError(operation, f"a function that takes a model and {second} as {name}", f"one that takes {taken}", call) from None
+
+
+def check_callback(operation: str, name: str, value: Any) -> None:
+    """Raises UsageError unless `value` can be called, or is None."""
+    if value is not None and not callable(value):
+        raise UsageError(operation, f"a function as {name}", f"a value of type {type(value).__name__}", f"leaving {name} out")
+
+
+def path_of(operation: str, name: str, value: Any) -> str:
+    """Returns a path as text. Raises UsageError for anything else."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise UsageError(operation, f"a path as {name}", f"a value of type {type(value).__name__}", f'{name}="FILE"')
+    return str(os.fspath(value))
+
+
+def words_of(operation: str, name: str, values: Any) -> list[str]:
+    """Returns the words of a list. Raises UsageError for anything else, a single word included."""
+    if isinstance(values, str):
+        raise UsageError(operation, f"a list of words as {name}", f'the text "{values}"', f'{name}=["{values}"]')
+    if not isinstance(values, Iterable):
+        raise UsageError(operation, f"a list of words as {name}", f"a value of type {type(values).__name__}", f"leaving {name} out")
+    words = list(values)
+    for word in words:
+        if not isinstance(word, str):
+            raise UsageError(operation, f"a list of words as {name}", f"one with a value of type {type(word).__name__}", f"leaving {name} out")
+    return words
 
 
 def check_range(operation: str, name: str, value: Any, least: int, most: int) -> None:

@@ -404,9 +404,14 @@ def test_settings_that_hide_nothing_are_refused(folder, options, message):
 
 
 def test_too_few_clients_are_refused(folder):
-    app = server_app(folder.config("server", ["nothing"]), clients=2, mode=SecureSums(2))
+    file = folder.config("server", ["nothing"])
     with pytest.raises(accrue.UsageError, match="secure sums: expected at least 3 clients, received 2"):
-        app(None, flwr_app.Context(1, 1, {}, flwr_app.RecordDict(), {}))
+        server_app(file, clients=2, mode=SecureSums(2))
+    with pytest.raises(accrue.UsageError, match="expected a quorum of at least the threshold, 3, received 2"):
+        server_app(file, clients=3, quorum=2, mode=SecureSums(3))
+    with pytest.raises(accrue.UsageError, match="a function as entropy, received a value of type bytes"):
+        SecureSums(2, entropy=b"random")
+    server_app(file, clients=3, quorum=2, mode=SecureSums(2))
     for threshold in ("2", 0, None):
         with pytest.raises(accrue.UsageError, match="a whole number of at least 1 as threshold"):
             SecureSums(threshold)

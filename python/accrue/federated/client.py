@@ -11,6 +11,7 @@ from accrue.federated import messages
 from accrue.federated.exact_window import ExactWindow
 from accrue.federated.modes import Mode, expect_mode
 from accrue.federated.work import Task, Work
+from accrue.options import check_options, path_of, words_of
 
 # After messages, which says what to install.
 from flwr.app import Context, Error, Message
@@ -18,6 +19,8 @@ from flwr.clientapp import ClientApp
 
 # Flower's codes of errors begin at 0; those of apps have no range of their own.
 FAILED = 1000
+
+OPERATION = "client_app"
 
 Overrides = Iterable[str] | Callable[[Context], Iterable[str]]
 
@@ -34,13 +37,13 @@ def _name_of(name: str | None, context: Context) -> str:
 class _Works:
     """The work that messages to one app have needed, by the overrides. Simulated clients share a process."""
 
-    def __init__(self, config: str | os.PathLike[str], overrides: Overrides):
-        self._config = os.fspath(config)
+    def __init__(self, config: str, overrides: list[str] | Callable[[Context], Iterable[str]]):
+        self._config = config
         self._overrides = overrides
         self._made: dict[tuple[str, ...], Work] = {}
 
     def work(self, context: Context) -> Work:
-        overrides = tuple(self._overrides(context) if callable(self._overrides) else self._overrides)
+        overrides = tuple(words_of(OPERATION, "overrides", self._overrides(context)) if callable(self._overrides) else self._overrides)
         if overrides not in self._made:
             self._made[overrides] = Work(self._config, overrides)
         return self._made[overrides]
@@ -69,11 +72,13 @@ def client_app(config: str | os.PathLike[str], *, mode: Mode | None = None, over
             or the node's id.
 
     Raises:
-        UsageError: the mode is none, or lacks what a client needs.
+        UsageError: an option is of the wrong type, the mode is none, or it lacks what a client needs.
     """
-    agreed = expect_mode("client_app", ExactWindow() if mode is None else mode)
+    agreed = expect_mode(OPERATION, ExactWindow() if mode is None else mode)
     agreed.expect_client()
-    works = _Works(config, overrides)
+    if name is not None:
+        check_options(OPERATION, {"name": name}, name=str)
+    works = _Works(path_of(OPERATION, "config", config), overrides if callable(overrides) else words_of(OPERATION, "overrides", overrides))
     app = ClientApp()
 
     def answer(message: Message, make: Callable[[], Any]) -> Message:

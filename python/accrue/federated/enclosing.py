@@ -47,5 +47,8 @@ class EnclosingMode(Mode):
     def parameters(self, task: Task) -> dict[str, torch.Tensor]:
         return self.enclosed.parameters(task)
 
+    def expect_clients(self, clients: int, quorum: int) -> None:
+        self.enclosed.expect_clients(clients, quorum)
+
     def expect_server(self, keys: Mapping[str, str], clients: int, quorum: int) -> None:
         self.enclosed.expect_server(keys, clients, quorum)

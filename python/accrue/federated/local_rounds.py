@@ -19,7 +19,7 @@ from accrue.federated.rounds import Round
 from accrue.federated.shares import draws
 from accrue.federated.units import coded, recoded
 from accrue.federated.work import Task
-from accrue.options import check_count, check_options
+from accrue.options import check_count, check_options, path_of, words_of
 from accrue.windows import Sums
 
 # Overrides of the server's config. FED_AVG: a round sets the parameters to the clients' weighted mean. FED_ADAM: Adam by their mean change, with
@@ -91,8 +91,8 @@ class LocalRounds(Mode):
             raise UsageError("LocalRounds", "a finite number of at least 0 as proximal", str(proximal), "proximal=0.01, or leaving proximal out")
         if isinstance(personal, str):
             raise UsageError("LocalRounds", "a list of patterns as personal", f'the text "{personal}"', f'personal=["{personal}"]')
-        self.steps, self.proximal, self.personal = int(steps), float(proximal), list(personal)
-        self.personal_folder = None if personal_folder is None else pathlib.Path(personal_folder)
+        self.steps, self.proximal, self.personal = int(steps), float(proximal), words_of("LocalRounds", "personal", personal)
+        self.personal_folder = None if personal_folder is None else pathlib.Path(path_of("LocalRounds", "personal_folder", personal_folder))
 
     def stated(self) -> dict[str, Any]:
         return {"name": "local rounds", "steps": self.steps, "proximal": self.proximal, "personal": self.personal}

@@ -64,6 +64,9 @@ class Mode(abc.ABC):
 
     # The server's side.
 
+    def expect_clients(self, clients: int, quorum: int) -> None:
+        """Raises UsageError if so many clients, or this quorum of them, do not suit the mode. Called when the app is made."""
+
     def expect_server(self, keys: Mapping[str, str], clients: int, quorum: int) -> None:
         """Raises UsageError if the server's config (its keys that differ from the defaults), clients and quorum do not suit the mode."""
 

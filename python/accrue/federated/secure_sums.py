@@ -25,7 +25,7 @@ from accrue.federated.secure.session import check_run
 from accrue.federated.secure.window import SUMS, UNITS, WindowWords
 from accrue.federated.secure.words import SumLayout
 from accrue.federated.work import Task
-from accrue.options import check_count
+from accrue.options import check_callback, check_count
 
 # After messages, which says what to install.
 from flwr.app import MessageType, RecordDict
@@ -68,6 +68,7 @@ class SecureSums(EnclosingMode):
         check_count("SecureSums", "threshold", threshold, required=True)
         if threshold < LEAST_THRESHOLD:
             raise UsageError("SecureSums", f"a threshold of at least {LEAST_THRESHOLD}", str(threshold), "more than half of the number of clients")
+        check_callback("SecureSums", "entropy", entropy)
         super().__init__("SecureSums", ExactWindow() if mode is None else mode)
         self._threshold, self._entropy = int(threshold), entropy
         self._prepared: _Prepared | None = None
@@ -92,13 +93,16 @@ class SecureSums(EnclosingMode):
 
     # The server's side.
 
+    def expect_clients(self, clients: int, quorum: int) -> None:
+        check_run("secure sums", clients, self._threshold)
+        if quorum < self._threshold:
+            raise UsageError("secure sums", f"a quorum of at least the threshold, {self._threshold}", str(quorum), f"quorum={self._threshold}")
+        super().expect_clients(clients, quorum)
+
     def expect_server(self, keys: Mapping[str, str], clients: int, quorum: int) -> None:
         accumulate = keys.get("precision.accumulate", "fp32").strip('"')
         if accumulate != "fixed":
             raise UsageError("secure sums", 'precision.accumulate = "fixed"', f'"{accumulate}"', 'accumulate = "fixed" in [precision] of all configs')
-        check_run("secure sums", clients, self._threshold)
-        if quorum < self._threshold:
-            raise UsageError("secure sums", f"a quorum of at least the threshold, {self._threshold}", str(quorum), f"quorum={self._threshold}")
         super().expect_server(keys, clients, quorum)
 
     def collect(self, round_: Round) -> Collected:

@@ -17,7 +17,7 @@ from accrue.federated.exchange import Exchange, SystemTime
 from accrue.federated.members import Members
 from accrue.federated.modes import Mode, expect_mode
 from accrue.federated.rounds import Round, RoundReport, Terms
-from accrue.options import check_count, check_options
+from accrue.options import check_callback, check_count, check_options, path_of, words_of
 from accrue.windows import SumStepper
 
 # After messages, which says what to install.
@@ -27,7 +27,7 @@ from flwr.serverapp import Grid, ServerApp
 LOG = logging.getLogger("accrue.federated")
 
 
-def _stepper_of(config: str | os.PathLike[str], overrides: list[str], described: list[messages.Description]) -> SumStepper:
+def _stepper_of(config: str, overrides: list[str], described: list[messages.Description]) -> SumStepper:
     """Returns a stepper for the clients' data. Raises UsageError if these have not the same shape, or other frozen parameters."""
     model = described[0]
     stepper = SumStepper(config, DataShape(vocab=model.vocab, image=model.image, classes=model.classes), overrides)
@@ -62,8 +62,8 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
         clock: for tests: what the rounds wait by.
 
     Raises:
-        UsageError: an option is of the wrong type, the quorum is larger than the number of clients, or a time is
-            negative.
+        UsageError: an option is of the wrong type, the quorum is larger than the number of clients, the mode needs more clients or another
+            quorum, or a time is negative.
     """
     agreed = expect_mode("server_app", ExactWindow() if mode is None else mode)
     check_count("server_app", "clients", clients, required=True)
@@ -76,18 +76,21 @@ def server_app(config: str | os.PathLike[str], *, clients: int, mode: Mode | Non
         raise UsageError("server_app", "a grace of at least 0 seconds", f"{grace:g}", "grace=30.0")
     if not timeout > 0:
         raise UsageError("server_app", "a timeout above 0 seconds", f"{timeout:g}", "timeout=600.0")
-    overrides = list(overrides)
+    check_callback("server_app", "on_round", on_round)
+    check_callback("server_app", "on_end", on_end)
+    file, stated = path_of("server_app", "config", config), words_of("server_app", "overrides", overrides)
     terms = Terms(clients if quorum is None else quorum, float(grace), float(timeout))
+    agreed.expect_clients(clients, terms.quorum)
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        keys = dict(_native.keys_of_sums(os.fspath(config), overrides))
+        keys = dict(_native.keys_of_sums(file, stated))
         agreed.expect_server(keys, clients, terms.quorum)
         exchange = Exchange(grid, clock or SystemTime())
         members = Members(exchange, agreed.stated(), keys)
         described = members.gather(clients, terms.timeout)
-        stepper = _stepper_of(config, overrides, described)
+        stepper = _stepper_of(file, stated, described)
         members.divide(described, stepper.batch_samples)
 
         def next_round() -> Round:
