@@ -171,6 +171,28 @@ TEST_F(TokenizerRun, OnTokenFilesIsTheRunOnText) {
   EXPECT_THAT(of_ids.errors, HasSubstr("tokens already"));
 }
 
+TEST_F(TokenizerRun, KeepsTokenFilesOutOfTheText) {
+  fs::create_directory(folder_ / "texts");
+  fs::copy_file(folder_ / "text.txt", folder_ / "texts/tale.txt");
+  const auto tokenize = [&](const std::string& train, const std::string& out) {
+    return accrue({"tokenize", "run.toml", "--data.train=[\"" + train + "\"]", "--out", out});
+  };
+  for (const char* out : {"texts", "texts/ids"}) {
+    const Program::Result among = tokenize("texts/**", out);
+    EXPECT_EQ(among.status, 2);
+    EXPECT_THAT(among.errors, AllOf(HasSubstr("data.train = \"texts/**\", which would match " +
+                                              std::string(out) + "/train.bin"),
+                                    HasSubstr("another --out")));
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "texts/ids"));
+  EXPECT_FALSE(fs::exists(folder_ / "texts/train.bin"));
+
+  EXPECT_EQ(tokenize("texts/*.txt", "texts").status, 0) << "the pattern leaves them out";
+  EXPECT_TRUE(fs::exists(folder_ / "texts/train.bin"));
+  for (const char* name : {"texts/train.bin", "texts/val.bin"}) fs::remove(folder_ / name);
+  EXPECT_EQ(tokenize("texts/**", "ids").status, 0);
+}
+
 TEST_F(TokenizerRun, IsEvaluatedOnFilesAsDuringTraining) {
   write("held.txt", "the quick lazy dog jumps over the brown fox\nthe fox is quick, the dog not\n");
   ASSERT_EQ(

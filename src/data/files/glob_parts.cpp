@@ -2,14 +2,30 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string_view>
+#include <system_error>
 
 namespace accrue::data {
 namespace {
 
 constexpr std::string_view glob_signs = "*?[";
 constexpr char glob_escape = '\\';
+
+/// Whether `parts` match the folders and the file `names`, one by one.
+bool match_names(std::span<const std::string> parts, std::span<const std::string> names) {
+  if (parts.empty()) return names.empty();
+  if (parts.front() != "**")
+    return !names.empty() && part_matches(parts.front(), names.front()) &&
+           match_names(parts.subspan(1), names.subspan(1));
+  for (std::size_t folders = 0; folders < names.size(); ++folders) {
+    if (match_names(parts.subspan(1), names.subspan(folders))) return true;
+    if (names[folders].starts_with('.')) return false;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -37,6 +53,25 @@ bool is_wildcard(const std::string& part) {
 
 bool part_matches(const std::string& part, const std::string& name) {
   return ::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) == 0;
+}
+
+bool would_match(const std::string& glob, const std::filesystem::path& file) {
+  namespace fs = std::filesystem;
+  const std::vector<std::string> parts = glob_parts(glob);
+  const auto first = std::ranges::find_if(parts, [](const std::string& part) {
+    return is_wildcard(part) || part.find(glob_escape) != part.npos;
+  });
+  fs::path base;
+  for (auto part = parts.begin(); part != first; ++part) base /= *part;
+  std::error_code failure;
+  base = fs::weakly_canonical(base.empty() ? fs::path(".") : base, failure);
+  const fs::path whole = failure ? file : fs::weakly_canonical(file, failure);
+  if (failure) return false;
+  const auto [end, rest] = std::mismatch(base.begin(), base.end(), whole.begin(), whole.end());
+  if (end != base.end()) return false;
+  std::vector<std::string> names;
+  for (auto name = rest; name != whole.end(); ++name) names.push_back(name->string());
+  return match_names({first, parts.end()}, names);
 }
 
 std::string as_glob(const std::filesystem::path& path) {

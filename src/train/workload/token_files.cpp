@@ -1,8 +1,12 @@
 #include "train/workload/token_files.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "accrue/core/error.h"
+#include "core/words.h"
+#include "data/files/glob_parts.h"
 #include "data/text/tokens/write_token_file.h"
 #include "train/workload/workload.h"
 
@@ -20,6 +24,25 @@ void expect_room_in(const fs::path& out) {
       throw usage_error(std::string(tokenizing) + " --out " + out.string(),
                         "a folder without token files", "one with a " + std::string(name),
                         "another --out, or removing it");
+}
+
+/// Token files that a pattern of the config matches would be trained on as text.
+void expect_outside(const DataConfig& data, const fs::path& out) {
+  const auto refuse = [&](const char* key, const std::vector<std::string>& globs) {
+    for (const char* name : {"train.bin", "val.bin"}) {
+      const fs::path file = out / name;
+      const auto matches = [&](const std::string& glob) { return data::would_match(glob, file); };
+      const auto glob = std::ranges::find_if(globs, matches);
+      if (glob == globs.end() || std::ranges::any_of(data.exclude, matches)) continue;
+      throw usage_error(
+          std::string(tokenizing) + " --out " + out.string(),
+          "a folder whose files are not the config's data",
+          std::string(key) + " = " + in_quotes(*glob) + ", which would match " + file.string(),
+          "another --out, or a narrower " + std::string(key));
+    }
+  };
+  refuse("data.train", data.train);
+  refuse("data.val", data.val);
 }
 
 void make_folder(const fs::path& out) {
@@ -45,6 +68,7 @@ void expect_text(const data::Source& source) {
 
 TokenFiles write_token_files(Config config, const fs::path& out, const ShowProgress& show) {
   expect_room_in(out);
+  expect_outside(config.data, out);
   config.loss.kind = models::LossKind::lm;  // files have all tokens, whatever is learned of them
   const Datasets data = open_data(config, show);
   expect_text(*data.train);

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "accrue/core/error.h"
+#include "data/files/glob_parts.h"
 #include "data/folder.h"
 
 namespace accrue::data {
@@ -50,6 +53,27 @@ TEST_F(Glob, CrossesFoldersWithTwoStars) {
   EXPECT_THAT(expand({"z/**/?.txt"}), ElementsAre("z/c.txt", "z/y/d.txt", "z/y/x/e.txt"));
   EXPECT_THAT(expand({"z/**"}), ElementsAre("z/c.txt", "z/y/d.txt", "z/y/x/e.txt"));
   EXPECT_THAT(expand({"**/y/**/e.txt"}), ElementsAre("z/y/x/e.txt"));
+}
+
+TEST_F(Glob, KnowsWhatItWouldMatch) {
+  const std::vector<std::string> files{"a.txt",       "b.txt",      "b.py",
+                                       "z/c.txt",     "z/y/d.txt",  "z/y/x/e.txt",
+                                       ".hidden.txt", ".git/f.txt", "b-2/g.txt"};
+  for (const char* glob : {"**", "*", "*.py", "?.txt", "*/*.txt", "**/*.txt", "**/**/*.txt", "z/**",
+                           "z/./y/d.txt", "z/**/?.txt", "**/y/**/e.txt", ".h*", ".git/*", "b-[2]/*",
+                           "**/.git/*", "b\\-2/*", "./**/y/*"}) {
+    const std::vector<std::string> found = expand({glob});
+    for (const std::string& file : files)
+      EXPECT_EQ(would_match(folder_.path(glob), folder_.path(file)),
+                std::find(found.begin(), found.end(), file) != found.end())
+          << glob << " and " << file;
+  }
+  // Of files that do not exist yet, in folders that do not.
+  EXPECT_TRUE(would_match(folder_.path("z/**"), folder_.path("z/new/train.bin")));
+  EXPECT_TRUE(would_match(folder_.path("z/**"), folder_.path("b-2/../z/train.bin")));
+  EXPECT_FALSE(would_match(folder_.path("z/**"), folder_.path("train.bin")));
+  EXPECT_FALSE(would_match(folder_.path("z/*"), folder_.path("z/new/train.bin")));
+  EXPECT_FALSE(would_match(folder_.path("z/**"), folder_.path("z/.new/train.bin")));
 }
 
 TEST_F(Glob, LeavesHiddenNamesOutUnlessAskedFor) {
