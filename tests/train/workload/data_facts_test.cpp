@@ -78,6 +78,27 @@ TEST_P(DataOfAFolder, AreInParts) {
   EXPECT_THAT(facts.run_name(), "runs/d");
 }
 
+TEST(NameOfRun, IsThatOfTheFolderWithAllFiles) {
+  const std::vector<std::pair<Names, std::string>> rows{
+      {{"tale.txt"}, "runs/tale"},
+      {{"texts/tale.txt"}, "runs/tale"},
+      {{"texts/a.txt", "texts/b.txt"}, "runs/texts"},
+      {{"data/fr/a.txt", "data/en/b.txt", "data/c.txt"}, "runs/data"},
+      {{"/mnt/texts/a.txt", "/mnt/texts/deep/b.txt"}, "runs/texts"},
+      {{"texts/*.txt"}, "runs/texts"},
+      {{"texts/*.txt", "texts/*.md"}, "runs/texts"},
+      {{"data/fr/", "data/en/"}, "runs/data"},
+      {{"text/a.txt", "texts/b.txt"}, "runs/a"},  // no folder, though letters agree
+      {{"a.txt", "b.txt"}, "runs/a"},
+      {{"../a.txt", "../b.txt"}, "runs/a"},
+      {{"./a.txt", "./b.txt"}, "runs/a"},
+      {{"/a.txt", "/b.txt"}, "runs/a"},
+      {{"*.txt", "*.md"}, "runs/first"},
+      {{}, "runs/first"}};
+  for (const auto& [names, expected] : rows) EXPECT_EQ(name_of_run(names, ""), expected);
+  EXPECT_EQ(name_of_run({"texts/a.txt", "texts/b.txt"}, "models/base"), "runs/base-texts");
+}
+
 /// `count` images of each class in each folder.
 Names images_in(const Names& folders, int count = 4) {
   Names files;

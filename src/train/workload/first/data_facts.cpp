@@ -323,6 +323,35 @@ void look_at_images(const data::Source& images, DataFacts& facts) {
   facts.vocab = std::ssize(facts.classes);
 }
 
+/// The folders of a pattern before its first wildcard; a name without one as it is.
+fs::path before_wildcards(fs::path pattern) {
+  while (pattern.string().find_first_of("*?[") != std::string::npos)
+    pattern = pattern.parent_path();
+  return pattern;
+}
+
+/// The folder that a file or folder is in, or that a pattern searches.
+fs::path folder_of(const std::string& name) {
+  const fs::path whole = without_end(name);
+  const fs::path fixed = before_wildcards(whole);
+  return fixed == whole ? whole.parent_path() : fixed;
+}
+
+/// The deepest folder that holds all of `names`, which are not empty; empty if the working
+/// directory is the only one.
+fs::path common_folder(const std::vector<std::string>& names) {
+  fs::path common = folder_of(names.front());
+  for (const std::string& name : names) {
+    const fs::path folder = folder_of(name);
+    const auto end =
+        std::mismatch(common.begin(), common.end(), folder.begin(), folder.end()).first;
+    fs::path shared;
+    for (auto part = common.begin(); part != end; ++part) shared /= *part;
+    common = std::move(shared);
+  }
+  return common;
+}
+
 }  // namespace
 
 std::string DataFacts::run_name() const {
@@ -330,12 +359,12 @@ std::string DataFacts::run_name() const {
 }
 
 std::string name_of_run(const std::vector<std::string>& train, const std::string& model) {
-  fs::path path(train.empty() ? "" : train.front());
-  while (path.string().find_first_of("*?[") != std::string::npos) path = path.parent_path();
   const auto is_name = [](const std::string& stem) {
     return !stem.empty() && stem != "." && stem != ".." && stem != kStandardInput;
   };
-  std::string name = without_end(path).stem().string();
+  std::string name = train.size() > 1 ? common_folder(train).filename().string() : "";
+  if (!is_name(name) && !train.empty())
+    name = without_end(before_wildcards(train.front())).stem().string();
   if (!is_name(name)) name = "first";
   const std::string of_model = without_end(model).filename().string();
   return "runs/" + (is_name(of_model) ? of_model + "-" : "") + name;

@@ -69,6 +69,8 @@ struct DataFacts {
 DataFacts inspect_data(const FirstFiles& files, const ShowProgress& show = {});
 
 /// The folder of the first run on these files: "runs/tale", from a model "runs/SmolLM2-135M-tale".
+/// Several files give it the name of the folder that holds them all, or of the first one if only
+/// the working directory does.
 std::string name_of_run(const std::vector<std::string>& train, const std::string& model);
 
 }  // namespace accrue::train
