@@ -200,13 +200,9 @@ train::RunOptions options_of(const TrainArguments& arguments, const Task& task,
           .notice = &notice};
 }
 
-/// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds;
-/// several ranks on one are refused at once, on all of them.
-void expect_device_does_its_part(const train::Config& config, std::int64_t ranks) {
-  const auto conflict = train::conflict_of_device(config);
-  if (!conflict) return;
-  if (ranks > 1) throw train::refusal_of(*conflict, ranks);
-  proof::expect_trainable(train::device_of(config));
+/// Tests run on the CPU and on GPUs. Any other device is checked by each run, which takes seconds.
+void expect_device_does_its_part(const train::Config& config) {
+  if (train::conflict_of_device(config)) proof::expect_trainable(train::device_of(config));
 }
 
 /// Joins the other ranks; null if this process is alone.
@@ -240,11 +236,12 @@ int run_train(const TrainArguments& arguments, const Arguments& typed, const Pro
   const bool speaks = launch.rank == 0;
   if (speaks && !arguments.quiet && !task.chosen.empty())
     std::cerr << "no config was given: this one was chosen\n\n" << task.chosen << "\n";
-  expect_device_does_its_part(config, launch.world);
-  const ShowProgress show = progress_of_rank(arguments, launch, config.observe.progress);
-  const std::shared_ptr<distributed::Group> group = join(launch, config);
   const bool divides_memory = config.memory.budget_is_auto() && launch.local_world > 1;
   config = train::shared_by(std::move(config), launch.local_world);
+  train::expect_runnable_by(config, launch.world);
+  expect_device_does_its_part(config);
+  const ShowProgress show = progress_of_rank(arguments, launch, config.observe.progress);
+  const std::shared_ptr<distributed::Group> group = join(launch, config);
   if (speaks && divides_memory && !arguments.quiet)
     std::cerr << "memory.budget = \"auto\": " << config.memory.budget << " for each of the "
               << launch.local_world << " ranks on this machine\n";

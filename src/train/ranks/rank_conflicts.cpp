@@ -8,6 +8,7 @@
 #include "train/config/accumulation_order.h"
 #include "train/config/gradient_folding.h"
 #include "train/plan/setup.h"
+#include "train/workload/placement.h"
 
 namespace accrue::train {
 namespace {
@@ -89,6 +90,25 @@ std::optional<Conflict> conflict_of(const Config& config, std::int64_t world, c1
 Error refusal_of(const Conflict& conflict, std::int64_t world) {
   return usage_error(conflict.key + " with " + std::to_string(world) + " ranks", conflict.expected,
                      conflict.received, conflict.suggestion);
+}
+
+void expect_enough_ranks(const Config& config, std::int64_t world) {
+  const DistConfig& dist = config.dist;
+  const std::string number = std::to_string(world);
+  if (dist.stages != 1 && dist.stages != world)
+    throw usage_error("dist.stages with " + number + (world > 1 ? " ranks" : " process"),
+                      "as many stages as there are ranks", std::to_string(dist.stages),
+                      "dist.stages = " + number + ", or " + std::to_string(dist.stages) + " ranks");
+  if (world > 1 && dist.min_ranks > world)
+    throw usage_error("dist.min_ranks with " + number + " ranks", "at most as many as there are",
+                      std::to_string(dist.min_ranks), "min_ranks = " + number + ", or more ranks");
+}
+
+void expect_runnable_by(const Config& config, std::int64_t world) {
+  expect_enough_ranks(config, world);
+  if (world == 1) return;
+  const c10::Device device = is_for_cpu(config) ? c10::kCPU : c10::kCUDA;
+  if (const auto conflict = conflict_of(config, world, device)) throw refusal_of(*conflict, world);
 }
 
 bool can_lose_ranks(const Config& config) {

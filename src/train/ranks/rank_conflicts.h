@@ -21,6 +21,14 @@ std::optional<Conflict> conflict_of_device(const Config& config);
 /// The usage Error of `world` ranks for that conflict.
 Error refusal_of(const Conflict& conflict, std::int64_t world);
 
+/// Throws a usage Error if `world` ranks, or one process, are not as many as the config states:
+/// stages, or at least so many.
+void expect_enough_ranks(const Config& config, std::int64_t world);
+
+/// What `world` ranks, or one process, refuse for the config alone: needs neither data nor model,
+/// and so is checked before ranks wait for each other. Throws a usage Error.
+void expect_runnable_by(const Config& config, std::int64_t world);
+
 /// Whether ranks that run `config` on CPUs can continue when some of them are gone: each must have,
 /// or be able to get, the whole state of the run between two windows, and hold nothing of a window
 /// that the others need.

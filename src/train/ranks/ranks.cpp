@@ -94,22 +94,6 @@ batch::Range equal_share_of(batch::Range samples, std::int64_t rank, std::int64_
   return {begin, begin + counts[static_cast<std::size_t>(rank)]};
 }
 
-void Ranks::check_stages(const Config& config) const {
-  if (config.dist.stages == 1 || config.dist.stages == world()) return;
-  throw usage_error(
-      "dist.stages with " + std::to_string(world()) + (are_many() ? " ranks" : " process"),
-      "as many stages as there are ranks", std::to_string(config.dist.stages),
-      "dist.stages = " + std::to_string(world()) + ", or " + std::to_string(config.dist.stages) +
-          " ranks");
-}
-
-void Ranks::check_least(const Config& config) const {
-  if (config.dist.min_ranks <= world() || !are_many()) return;
-  throw usage_error("dist.min_ranks with " + std::to_string(world()) + " ranks",
-                    "at most as many as there are", std::to_string(config.dist.min_ranks),
-                    "min_ranks = " + std::to_string(world()) + ", or more ranks");
-}
-
 void Ranks::check_divisible(const Workload& work) const {
   const auto refuse = [&](const std::string& key, const std::string& expected,
                           const std::string& received, const std::string& suggestion) {
@@ -134,8 +118,7 @@ void Ranks::check_divisible(const Workload& work) const {
 
 void Ranks::begin(const Workload& work, const std::string& data_fingerprint,
                   const distributed::Facts& start) const {
-  check_stages(work.config);
-  check_least(work.config);
+  expect_enough_ranks(work.config, world());
   if (!group_) return;
   distributed::Facts facts{{"version", version}, {"ranks", std::to_string(world())}};
   facts.insert(facts.end(), start.begin(), start.end());

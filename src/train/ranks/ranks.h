@@ -143,8 +143,6 @@ class Ranks {
 
  private:
   void check_divisible(const Workload& work) const;
-  void check_stages(const Config& config) const;
-  void check_least(const Config& config) const;
 
   std::shared_ptr<distributed::Group> group_;
 };

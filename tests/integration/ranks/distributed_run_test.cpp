@@ -232,6 +232,24 @@ TEST_F(DistributedRun, DividesAnAutomaticBudgetByTheRanksThatShareTheMachine) {
   EXPECT_EQ(known[1].status, 0) << known[1].errors;
 }
 
+/// The second rank is never started: the first one would wait for it until dist.timeout.
+TEST_F(DistributedRun, RefusesWhatItsConfigRulesOutBeforeItMeetsOthers) {
+  const Config c = small("run");
+  const std::vector<std::pair<std::string, std::string>> rows{
+      {"--dist.stages=3", "dist.stages with 2 ranks"},
+      {"--dist.min_ranks=3", "dist.min_ranks with 2 ranks"},
+      {"--memory.budget=auto", "memory.budget with 2 ranks"},
+      {"--run.eval_every=\"1 min\"", "run.eval_every with 2 ranks"},
+      {"--dist.backend=nccl", "dist.backend with 2 ranks"}};
+  for (const auto& [word, expected] : rows) {
+    const auto refused = accrue::testing::run_ranks(
+        folder_, 2, 1, [&, option = word](int) { return command(c, {option}); });
+    EXPECT_EQ(refused.front().status, 2) << word;
+    EXPECT_THAT(refused.front().errors, HasSubstr(expected)) << word;
+  }
+  EXPECT_FALSE(std::filesystem::exists(c.run.out));
+}
+
 TEST_F(DistributedRun, TellsOfEventsOfOtherRanks) {
   Config c = small("run");
   c.run.steps = 100000;
