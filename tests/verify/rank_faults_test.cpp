@@ -241,6 +241,11 @@ TEST_F(RankFaults, WhatTrainingByRanksRefusesIsRefused) {
   train::Config config = of_text();
   config.dist.stages = 3;
   EXPECT_THAT(refusal_of(config), HasSubstr("as many stages as there are ranks"));
+  // Before data are opened, which these have not.
+  config.data.train = {"nowhere.txt"};
+  EXPECT_THAT(refusal_of(config), HasSubstr("as many stages as there are ranks"));
+  config.dist.stages = 2;
+  EXPECT_THAT(refusal_of(config), HasSubstr("nowhere.txt"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "accrue/core/clock.h"
 #include "accrue/core/error.h"
 #include "memory/out_of_memory.h"
+#include "train/ranks/rank_conflicts.h"
 #include "verify/config/check_plan.h"
 #include "verify/config/check_plan_input.h"
 #include "verify/config/close_checks.h"
@@ -385,6 +386,7 @@ class ConfigVerification {
 Report verify_config(train::Config config, const VerifyConfigOptions& options) {
   const Stopwatch watch;
   const std::int64_t ranks = ranks_of(config, options);
+  if (ranks > 1 && !why_ranks_are_skipped(config, ranks)) train::expect_enough_ranks(config, ranks);
   Report report = verify_workload(open_for_proof(std::move(config), ranks, options.show), options);
   report.times->total = watch.seconds();
   return report;
