@@ -76,7 +76,7 @@ void expect_there(std::string_view name, c10::Device device) {
   const auto count = c10::impl::getDeviceGuardImpl(device.type())->deviceCount();
   if (count == 0)
     throw refused(name, "a device and a driver for it", complaint_of_driver(device.type()),
-                  device.is_cuda() ? "\"cpu\", or a newer driver (nvidia-smi tells which there is)"
+                  device.is_cuda() ? "\"cpu\", or a newer driver (nvidia-smi shows the present one)"
                                    : "\"cpu\", or the driver of this device");
   if (device.index() >= count)
     throw refused(name, "one of " + std::to_string(count) + " devices, counted from 0",

@@ -31,7 +31,7 @@ std::string why_out_of_memory(const std::exception& error) {
 
 std::string larger_budget(std::optional<std::int64_t> enough) {
   if (!enough)
-    return "a larger memory.budget (accrue plan CONFIG --memory.budget=none tells what tensors "
+    return "a larger memory.budget (accrue plan CONFIG --memory.budget=none shows what tensors "
            "take)";
   return "memory.budget = \"" + format_bytes_rounded_up(*enough) + "\", which is enough";
 }

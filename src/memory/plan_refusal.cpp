@@ -87,7 +87,7 @@ std::string advice(const Need& need, const PlanQuestion& question) {
   ways.push_back(enough > 0 ? "memory.budget = \"" + format_bytes_rounded_up(enough) +
                                   "\", which is enough"
                             : "a larger memory.budget (accrue plan CONFIG --memory.budget=none "
-                              "tells what tensors take)");
+                              "shows what tensors take)");
   return listed(ways, "or");
 }
 

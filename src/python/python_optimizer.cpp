@@ -49,7 +49,7 @@ std::vector<torch::optim::OptimizerParamGroup> groups_of(const py::object& optim
   return groups;
 }
 
-/// Tells an optimizer of its clipping while it lives.
+/// Informs an optimizer of its clipping while it lives.
 class ClippingScope {
  public:
   ClippingScope(const py::object& optimizer, double clipping) : optimizer_(optimizer) {

@@ -19,7 +19,7 @@ void bind_ranks(py::module_& module) {
       .def_property_readonly("world", [](const Group& group) { return group.world(); })
       .def("barrier", on_self(&Group::barrier), py::arg("what") = "a barrier", WithoutInterpreter())
       .def("fail", on_self(&Group::fail), py::arg("reason"), WithoutInterpreter(),
-           "Tells the others why this rank ends; to be called before its process does.");
+           "Informs the others why this rank ends; to be called before its process does.");
   module.def(
       "join",
       [](double timeout) {

@@ -63,7 +63,7 @@ CauseInWords in_words(Cause cause) {
       return {
           "a forward pass leaves state that the next one reads, so micro-batches depend on "
           "their order",
-          "accept it where it is meant (spectral normalisation, hidden states, codebooks), "
+          "accept it if it is meant (spectral normalisation, hidden states, codebooks), "
           "or keep that state fixed within a window"};
     case Cause::device_mean:
       return {"devices' own means are averaged, although their batches weigh differently",

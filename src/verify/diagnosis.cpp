@@ -36,7 +36,7 @@ Explanation by_weights(const Observations& seen) {
                    {"weights do not add up: the whole reports " + number(seen.weight) +
                         ", its parts together " + number(seen.weight_of_parts),
                     "a Loss is the sum over its terms and how many there were: return "
-                    "{sum, count}, not {mean, 1}; where it is, the parts lack samples, or have "
+                    "{sum, count}, not {mean, 1}; if it does, the parts lack samples, or have "
                     "some twice"}};
 }
 

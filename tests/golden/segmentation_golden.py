@@ -182,7 +182,7 @@ class SegmentationGolden(unittest.TestCase):
         self.assertIn("data.masks", said)
         for kind in ("resnet", "vit"):
             said = self.accrue("train", config, f"--model.kind={kind}", status=2)
-            self.assertIn('data.masks only where it is read with model.kind = "torchscript" or "custom"', said)
+            self.assertIn('data.masks only with model.kind = "torchscript" or "custom"', said)
         said = self.accrue("train", config, "--model.vocab=5", "--run.out=more", status=2)
         self.assertIn("K being 5 or more", said)
 

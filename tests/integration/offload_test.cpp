@@ -220,8 +220,7 @@ TEST_F(Offload, AFileThatWouldExceedItsBudgetIsRefused) {
 
 TEST_F(Offload, ABudgetOfTheFileNeedsOne) {
   write_run();
-  EXPECT_THAT(refusal({"--memory.offload_budget=1GiB"}),
-              HasSubstr("only where it is read with memory.offload"));
+  EXPECT_THAT(refusal({"--memory.offload_budget=1GiB"}), HasSubstr("only with memory.offload"));
 }
 
 TEST_F(Offload, StaysInMemoryInStandardOrderIfTheStateFits) {

@@ -35,7 +35,7 @@ class Mode(abc.ABC):
 
     @abc.abstractmethod
     def facts(self, round_: Round, client: Client) -> dict[str, Any]:
-        """Returns what the server tells this client besides parameters and units."""
+        """Returns the facts that the server sends this client besides parameters and units."""
 
     @abc.abstractmethod
     def sums(self, task: Task) -> Sums:

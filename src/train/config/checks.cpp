@@ -398,8 +398,7 @@ void check_are_read(const Config& config, const StatedKeys& stated) {
   if (first == nullptr) return;
   expect_deciding_model(config, stated, first->decider);
   const std::string reason = first->reason.empty() ? "" : " (" + first->reason + ")";
-  throw usage_error(stated.at(first_name),
-                    first_name + " only where it is read with " + first->with + reason,
+  throw usage_error(stated.at(first_name), first_name + " only with " + first->with + reason,
                     value_in_words(first->decider, config),
                     "removing " + listed(names, "and") + ", or " + first->with);
 }

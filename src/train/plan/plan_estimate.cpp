@@ -316,7 +316,7 @@ void take_costs(const EstimateOptions& options, RunEstimate& estimate) {
 RunEstimate estimate_run(const Config& given, const EstimateOptions& options) {
   if (given.model.kind == ModelKind::torchscript)
     throw usage_error(estimating,
-                      "a model whose shape the config tells: gpt2, llama, bert, vit or resnet",
+                      "a model whose shape the config states: gpt2, llama, bert, vit or resnet",
                       "torchscript", "accrue plan without --estimate, which measures");
   const Config config = with_shape(with_whole_batch(given, options.ranks), options);
   const ModelFigures figures = figures_of(config);

@@ -35,8 +35,8 @@ std::optional<Conflict> conflict_anywhere(const Config& config, std::int64_t wor
                     "\"fp16\"", "compute = \"bf16\", or one process"};
   if (config.memory.budget_is_auto())
     return Conflict{"memory.budget", "a size, for each rank",
-                    "\"auto\", which is divided only where torchrun tells how many ranks share a "
-                    "machine (LOCAL_WORLD_SIZE)",
+                    "\"auto\", which is divided only if the launcher, as torchrun, states how many "
+                    "ranks share a machine (LOCAL_WORLD_SIZE)",
                     "budget = \"" + budget_per_process(world) +
                         "\", which is the memory of this machine "
                         "divided by the ranks"};

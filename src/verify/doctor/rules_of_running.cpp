@@ -68,7 +68,7 @@ Found evaluation(const RunFacts& facts) {
   if (facts.val_samples == 0)
     return Finding{"eval-never",
                    Severity::advice,
-                   "no validation data: nothing tells learning from memorising",
+                   "no validation data: nothing shows whether the model learns or memorises",
                    "data.val, or data.val_fraction = 0.01",
                    {}};
   const Horizon horizon{.total_steps = facts.total_steps,

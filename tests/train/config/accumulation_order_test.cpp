@@ -189,7 +189,7 @@ TEST(AccumulationOrder, ABudgetOfTheFileNeedsOne) {
        {std::vector<std::string>{budget}, std::vector<std::string>{as_layered, budget}}) {
     const std::string message = refusal_of(run_of_order, without);
     EXPECT_THAT(message, HasSubstr("config key memory.offload_budget (--memory.offload_budget"));
-    EXPECT_THAT(message, HasSubstr("only where it is read with memory.offload = \"FOLDER\""));
+    EXPECT_THAT(message, HasSubstr("only with memory.offload = \"FOLDER\""));
   }
   EXPECT_EQ(refusal_of(run_of_order, {"memory.offload_budget=none"}), "accepted");
 }

@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"model", "dropout = 1.0", {"[0.0, 1.0)"}}, Case{"lora", "rank = -1", {"from 0 to"}},
         Case{"lora", "kind = \"vera\"\nrank = 4", {"\"lora\" or \"dora\""}},
         Case{"lora", "from = \"adapter\"", {"model.from", "the base"}},
-        Case{"lora", "alpha = 16", {"lora.alpha only where it is read", "lora.rank above 0"}},
+        Case{"lora", "alpha = 16", {"lora.alpha only with", "lora.rank above 0"}},
         Case{"optim", "rates = [\"wte\"]", {"\"PATTERN = RATE\"", "\"wte\""}},
         Case{"optim", "rates = [\"wte = 0\"]", {"a rate above 0"}},
         Case{"optim", "rates = [\" = 1e-4\"]", {"PATTERN"}},
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"precision", "loss_scale = 1000\ncompute = \"fp16\"", {"a power of two", "512"}},
         Case{"precision", "loss_scale = \"static\"\ncompute = \"fp16\"", {"\"dynamic\""}},
         Case{"precision", "accumulate = \"fp16\"", {"\"bf16-kahan\""}},
-        Case{"precision", "loss_scale = 1024", {"only where it is read", "\"fp16\""}},
+        Case{"precision", "loss_scale = 1024", {"only with", "\"fp16\""}},
         Case{"memory", "budget = \"much\"", {"memory.budget", "6GiB"}},
         Case{"memory", "budget = 6", {"received \"6\", which has none", "try \"6GiB\""}},
         Case{"memory", "budget = \"6\"", {"a size with its unit", "try \"6GiB\""}},
@@ -316,11 +316,10 @@ TEST(RefusalsOfPairs, ValidationDataIsGivenOnce) {
 }
 
 TEST(RefusalsOfPairs, AModelFromAFolderBringsItsShape) {
-  EXPECT_THAT(
-      refusal_of(config_with("model", "from = \".\"\nlayers = 2")),
-      HasSubstr("expected model.layers only where it is read with model.from = \"\" (a folder "
-                "brings the model's shape), received model.from = \".\"; try removing "
-                "model.layers, or model.from = \"\""));
+  EXPECT_THAT(refusal_of(config_with("model", "from = \".\"\nlayers = 2")),
+              HasSubstr("expected model.layers only with model.from = \"\" (a folder "
+                        "brings the model's shape), received model.from = \".\"; try removing "
+                        "model.layers, or model.from = \"\""));
 }
 
 /// Whatever the model would have decided is not the mistake.
@@ -406,7 +405,7 @@ TEST(RefusalsOfOverrides, QuoteTheOverride) {
   EXPECT_THAT(refusal_of(right, {"optim.lr=abc"}), HasSubstr("--optim.lr=abc"));
   EXPECT_THAT(refusal_of(right, {"optim.lrr=1"}), HasSubstr("try --optim.lr=1"));
   EXPECT_THAT(refusal_of(right, {"batch_size=1"}), HasSubstr("batch.samples"));
-  EXPECT_THAT(refusal_of(right, {"precision.loss_scale=4"}), HasSubstr("only where it is read"));
+  EXPECT_THAT(refusal_of(right, {"precision.loss_scale=4"}), HasSubstr("only with"));
   EXPECT_THAT(refusal_of(right, {"run.steps=1", "run.tokens=1"}), HasSubstr("exactly one of"));
   EXPECT_THAT(refusal_of(right, {"run.out=a\nb = 1"}), "accepted");
 }

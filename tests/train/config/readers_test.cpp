@@ -262,9 +262,7 @@ TEST(Readers, AreKnownOfEveryKeyOfTheTable) {
 
 TEST(Readers, AreNamedWithWhatTheConfigHasInstead) {
   const std::string said = answer({"optim.momentum=0.5"});
-  EXPECT_THAT(
-      said,
-      HasSubstr("optim.momentum only where it is read with optim.kind = \"sgd\" or \"rmsprop\""));
+  EXPECT_THAT(said, HasSubstr("optim.momentum only with optim.kind = \"sgd\" or \"rmsprop\""));
   EXPECT_THAT(said, HasSubstr("received optim.kind = \"adamw\""));
   EXPECT_THAT(said, HasSubstr("try removing optim.momentum"));
   EXPECT_THAT(answer({}, std::string(base) + "[optim]\nmomentum = 0.9\n"),

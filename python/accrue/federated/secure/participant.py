@@ -39,7 +39,7 @@ class Shares:
 
 @dataclasses.dataclass(frozen=True)
 class Revealed:
-    """The shares that a client tells the server at the end, by owner: of the seeds of those who sent words, and of the keys of those who did not."""
+    """The shares that a client reveals to the server at the end, by owner: of the seeds of those who sent words, and of the keys of those who did not."""
 
     seeds: Mapping[str, int]
     keys: Mapping[str, int]

@@ -61,7 +61,7 @@ std::vector<ChatTemplate::Piece> ChatTemplate::render_pieces(
   const auto whole = rendered(parsed_->content, parsed_->what, variables, now);
   if (whole.has_lost_generation)
     throw usage_error(parsed_->what, "{% generation %} outside of macros, set and filter blocks",
-                      "one inside, so that nothing tells where in the text it is",
+                      "one inside, so that its place in the text is unknown",
                       "a template that has these blocks where it writes messages");
   std::vector<Piece> pieces;
   std::size_t at = 0;

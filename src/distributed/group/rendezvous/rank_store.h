@@ -59,7 +59,8 @@ class RankStore {
   }
   bool has_applicants() const { return heartbeat_ && heartbeat_->has_applicants(); }
 
-  /// Tells the others which collective this rank enters; does nothing if they could not receive it.
+  /// Informs the others which collective this rank enters; does nothing if they could not receive
+  /// it.
   void enter(std::int64_t collective, std::string_view what);
 
   /// All ranks' texts, by rank. Throws RanksGone naming those whose text did not come in time, and

@@ -19,7 +19,7 @@ function createCard(parts) {
 }
 
 /// Fills a card's table when it is opened. `content` gives {title, head, rows, formats, note}: rows of numbers and texts,
-/// and how each column is written. Returns what fills it anew where it is open, after a change of what is shown.
+/// and how each column is written. Returns a function that fills it again if it is open, after a change of what is shown.
 function fillWhenOpened(data, content) {
   const fill = () => {
     for (const old of [...data.children].slice(1)) old.remove();

@@ -20,8 +20,8 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-/// A table that scrolls by itself where it is wider than the page. `rows` are arrays of texts and
-/// elements; the first of each row is its header where `rowHeaders`.
+/// A table that scrolls by itself if it is wider than the page. `rows` are arrays of texts and
+/// elements; the first of each row is its header if `rowHeaders`.
 function table({caption, head, rows, rowHeaders = false, className = ""}) {
   const cell = (content, i) => rowHeaders && i === 0 ? element("th", {scope: "row"}, content) : element("td", {}, content);
   const made = element("table", {class: className},

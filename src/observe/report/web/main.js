@@ -116,7 +116,7 @@ function chooseTheme(page) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show(select.value));
 }
 
-/// While a run goes on, the page can reload itself, as `accrue report --watch` writes it anew.
+/// While a run goes on, the page can reload itself, as `accrue report --watch` writes it again.
 function followRunning(data, view) {
   if (!data.runs.some((run) => run.state === "running")) return;
   byId("follow-control").hidden = false;

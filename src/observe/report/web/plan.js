@@ -11,7 +11,7 @@ function recomputeText(choice) {
   return choice.recompute === "none" ? "nothing recomputed" : `${choice.recompute} recomputation`;
 }
 
-/// The section's content for the run that is chosen, as for the stacks: words, and the picture where there is one.
+/// The section's content for the run that is chosen, as for the stacks: words, and the picture if there is one.
 function planParts(run) {
   const chosen = run.plan.choices.find((choice) => choice.chosen);
   return {words: planWords(run, chosen), chosen, choices: run.plan.choices.filter((choice) => choice.bytes && choice.seconds)};

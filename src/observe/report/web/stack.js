@@ -1,6 +1,6 @@
 // A card with parts of a whole, of one run at a time.
 
-/// Which run the charts of one run show: none where there is one alone. They all show the same.
+/// Which run the charts of one run show: none if there is only one. They all show the same.
 function runPicker(label, page, runs) {
   if (runs.length < 2) return null;
   const picker = element("select", {"aria-label": label}, ...runs.map((r) => element("option", {value: r}, page.runs[r].name)));

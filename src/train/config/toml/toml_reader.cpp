@@ -141,7 +141,7 @@ std::optional<Error> known_slip(const std::string& operation, const std::string&
   if (!is_right(found)) found = with_closed_header(line);
   if (is_right(found)) return usage_error(operation, found->expected, line, found->line);
   if (!leaves_quote_open(line)) return std::nullopt;
-  return usage_error(operation, "a quote at the end of a text", line + ", where it is missing",
+  return usage_error(operation, "a quote at the end of a text", line + ", which has none",
                      "closing the quote on the same line");
 }
 
