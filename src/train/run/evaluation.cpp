@@ -36,18 +36,20 @@ class Totals {
     correct_ += micro.correct.value_or(0);
   }
 
-  void add_up(const Ranks& ranks) {
-    std::vector<double> all{correct_, classifies_ ? 1.0 : 0.0};
+  /// Returns whether one of the ranks was `cancelled`.
+  bool add_up(const Ranks& ranks, bool cancelled) {
+    std::vector<double> all{correct_, classifies_ ? 1.0 : 0.0, cancelled ? 1.0 : 0.0};
     for (const auto* part : {&sums_.sums, &sums_.weights, &sums_.measures})
       all.insert(all.end(), part->begin(), part->end());
     all = ranks.add_up(all, "the evaluation");
     correct_ = all[0];
     classifies_ = all[1] > 0;
-    auto next = all.begin() + 2;
+    auto next = all.begin() + 3;
     for (auto* part : {&sums_.sums, &sums_.weights, &sums_.measures}) {
       std::copy_n(next, part->size(), part->begin());
       next += std::ssize(*part);
     }
+    return all[2] > 0;
   }
 
   Evaluation mean() const {
@@ -119,20 +121,26 @@ std::optional<Evaluation> evaluate_source(models::Trainable& model, const data::
   const LayeredEvaluation by_segments{
       .before_segment = bring_segments(model.segments().size(), options.shards),
       .cancelled = options.cancelled};
+  bool cancelled = false;
   for (const batch::Range group : groups_of(mine, options)) {
-    if (options.cancelled && options.cancelled()) return std::nullopt;
+    cancelled = cancelled || (options.cancelled && options.cancelled());
+    if (cancelled && options.shards == nullptr) break;
+    // The other ranks need this one to bring their segments together, also if it has no samples.
     std::vector<batch::MicroBatch> micro_batches;
     for (const batch::Range range : batch::split(group, options.micro_batch)) {
+      if (cancelled) break;
       micro_batches.push_back(micro_batch_of(source, range));
       for (const batch::UnreadableSample& sample : micro_batches.back().unreadable)
         unreadable.push_back(sample.reason);
     }
     const auto evaluated = evaluate_by_segments(model, micro_batches, store, by_segments);
-    if (!evaluated) return std::nullopt;
+    cancelled = cancelled || !evaluated;
+    if (cancelled) continue;
     for (const models::Evaluated& micro : *evaluated) totals.add(micro);
   }
   if (options.shards != nullptr) options.shards->keep_own();
-  if (options.ranks != nullptr) totals.add_up(*options.ranks);
+  if (options.ranks != nullptr) cancelled = totals.add_up(*options.ranks, cancelled);
+  if (cancelled) return std::nullopt;
   Evaluation evaluation = totals.mean();
   evaluation.seconds = watch.seconds();
   evaluation.unreadable = std::move(unreadable);

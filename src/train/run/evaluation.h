@@ -21,7 +21,8 @@ struct EvaluationOptions {
   /// Where their activations are: the folder of a temporary file; empty: in memory.
   std::filesystem::path cut_folder = {};
   /// Called between micro-batches, also between their passes through a segment; true ends the
-  /// evaluation early, with no result. It must not, if there are `shards`.
+  /// evaluation early, with no result. If it is true on one of several ranks, none has a result;
+  /// the others need not have ended early.
   std::function<bool()> cancelled;
   /// Set if each of several ranks evaluates its share of the samples.
   const Ranks* ranks = nullptr;

@@ -3,6 +3,8 @@
 #include <ATen/record_function.h>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "accrue/memory/offload.h"
 #include "core/words.h"
@@ -10,6 +12,13 @@
 #include "train/run/evaluation.h"
 
 namespace accrue::train {
+namespace {
+
+/// An announcement (Ranks::announce) above the number of any window's close (SharedMiddles). The
+/// run ends with it.
+constexpr std::int64_t all_stop = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
 
 Evaluator::Evaluator(const RunContext& run, Progress& progress, const memory::Recovery& recovery,
                      const Parallelism& parallelism, distributed::ParameterShards* shards,
@@ -35,6 +44,15 @@ std::int64_t Evaluator::samples_together() const {
   return run_.plan.batch_samples / run_.ranks.world();
 }
 
+/// One rank that is asked to stop asks the others: it would otherwise wait for the rest of their
+/// evaluation, which may take longer than dist.timeout.
+bool Evaluator::is_to_stop() const {
+  const bool asked = control_.asked_to_stop();
+  if (!run_.ranks.are_many()) return asked;
+  if (asked) run_.ranks.announce(all_stop);
+  return asked || run_.ranks.announced() == all_stop;
+}
+
 /// Evaluates in micro-batches as small as memory needs, and reports that in one line.
 std::optional<Evaluation> Evaluator::evaluate() {
   RECORD_USER_SCOPE("evaluation");
@@ -45,7 +63,7 @@ std::optional<Evaluation> Evaluator::evaluate() {
       .cancelled =
           [this] {
             control_.wait_out();
-            return !run_.ranks.are_many() && control_.asked_to_stop();
+            return is_to_stop();
           },
       .ranks = &run_.ranks,
       .shards = shards_};

@@ -27,6 +27,7 @@ class Evaluator {
   bool evaluate_if_due(bool last);
 
  private:
+  bool is_to_stop() const;
   std::optional<Evaluation> evaluate();
   std::int64_t samples_together() const;
   void take(const Evaluation& evaluation);

@@ -96,6 +96,29 @@ TEST_F(EndedRanks, NameTheStageOfAPipelineThatIsKilled) {
   }
 }
 
+/// The second rank is asked before its first micro-batch of the evaluation after step 3.
+TEST_F(EndedRanks, StopWithinAnEvaluationAndRepeatIt) {
+  Config alone = small("alone");
+  alone.model.width = 128;  // whose matrices are large enough to be divided
+  alone.precision.accumulate = accum::Accumulation::fixed;
+  train_here(alone);
+  for (const Shard shard : {Shard::none, Shard::all}) {
+    Config c = alone;
+    c.dist.shard = shard;
+    c.run.out = (folder_ / std::string(to_string(shard))).string();
+    SCOPED_TRACE(c.run.out);
+    std::vector<Program> ranks =
+        start(c, 2, {{1, {{.at = "evaluation", .action = "TERM", .step = 3}}}});
+    expect_all_end(ranks, kInterrupted);
+    EXPECT_EQ(steps_done(c), 3);
+    EXPECT_EQ(lines_with("eval_loss", c).size(), 0U);
+    EXPECT_EQ(RunDirectory(c.run.out).checkpoint_steps().back(), 3);
+    expect_runs(c, 2, {"--resume"});
+    expect_same_bits(parameters_of(c), parameters_of(alone));
+    EXPECT_TRUE(evaluates_alike(c, alone));
+  }
+}
+
 /// If the store is lost with rank 0, the run ends: only its checkpoints remain, of a divided state.
 TEST_F(EndedRanks, GoOnFromACheckpointWhereTheStoreWasLostWithRankZero) {
   Config alone = small("alone");

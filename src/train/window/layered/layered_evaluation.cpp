@@ -40,10 +40,9 @@ std::optional<std::vector<models::Evaluated>> evaluate_by_segments(
     return chain[segment].weights ? chain[segment].weights() : std::vector<at::Tensor>();
   };
   const auto run = [&](std::size_t segment) {
-    if (is_cancelled) return;
     if (options.before_segment) options.before_segment(segment);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-      is_cancelled = options.cancelled && options.cancelled();
+      is_cancelled = is_cancelled || (options.cancelled && options.cancelled());
       if (is_cancelled) return;
       const batch::MicroBatch& micro = micro_batches[i];
       const ForwardContext context = batch::evaluation_context(micro);

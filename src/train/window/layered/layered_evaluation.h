@@ -13,7 +13,8 @@
 namespace accrue::train {
 
 struct LayeredEvaluation {
-  /// Called before the micro-batches pass through a segment, also if there are none. May be empty.
+  /// Called before the micro-batches pass through a segment, also if there are none, or if it was
+  /// cancelled: other ranks may take part in it. May be empty.
   std::function<void(std::size_t segment)> before_segment;
   /// Called before each pass of a micro-batch through a segment; true ends the evaluation. May be
   /// empty.

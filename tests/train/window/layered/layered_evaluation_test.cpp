@@ -24,7 +24,7 @@ std::vector<batch::MicroBatch> micro_batches_of(const std::vector<std::int64_t>&
     std::vector<std::int64_t> indices(static_cast<std::size_t>(size));
     std::iota(indices.begin(), indices.end(), next);
     next += size;
-    micro_batches.push_back(size == 0 ? batch::MicroBatch()
+    micro_batches.push_back(size == 0 ? batch::MicroBatch{.inputs = at::empty({0, 8}, at::kLong)}
                                       : data::fetch_as(source, indices, indices));
   }
   return micro_batches;
