@@ -32,6 +32,18 @@ void expect_kept(const std::string& name, const at::Tensor& parameter, const Ele
 
 }  // namespace
 
+void give_up_copies(const ReadsOfSegments& reads, std::span<const at::Tensor> parameters,
+                    std::span<const at::Tensor> in_use) {
+  for (const auto& read_by_segment : reads) {
+    if (!read_by_segment) continue;
+    for (const at::Tensor& tensor : read_by_segment()) {
+      const auto is_it = [&](const at::Tensor& other) { return other.is_same(tensor); };
+      if (std::ranges::any_of(parameters, is_it) || std::ranges::any_of(in_use, is_it)) continue;
+      tensor.set_data(at::empty({0}, tensor.options()));
+    }
+  }
+}
+
 ParameterShards::ParameterShards(std::shared_ptr<Group> group,
                                  std::shared_ptr<accum::GradientBuffer> buffer,
                                  ModelDivision division)
@@ -76,7 +88,7 @@ ParameterShards::ParameterShards(std::shared_ptr<Group> group, const RankSlice& 
 
 ParameterShards::~ParameterShards() {
   try {
-    give_up_copies(std::nullopt);
+    give_up_copies_of_others(std::nullopt);
     memory::keep_in_scope(managed_, managed_);
     if (group_ != nullptr) return;
     for (std::size_t entry = 0; entry < division_.divided.size(); ++entry)
@@ -111,22 +123,14 @@ void ParameterShards::keep(const std::vector<at::Tensor>& more) const {
   memory::keep_in_scope(managed_, kept);
 }
 
-/// The copies of all segments together are as large as half of the model. One that is given up has
-/// an empty tensor, by which its maker sees that it has to be made again.
-void ParameterShards::give_up_copies(std::optional<std::size_t> except_of) const {
-  std::vector<at::Tensor> needed;
+/// The copies of all segments together are as large as half of the model.
+void ParameterShards::give_up_copies_of_others(std::optional<std::size_t> segment) const {
+  std::vector<at::Tensor> parameters, in_use;
   for (std::size_t entry = 0; entry < division_.divided.size(); ++entry)
-    needed.push_back(parameter(entry));
-  if (except_of && division_.reads.at(*except_of))
-    for (at::Tensor& tensor : division_.reads[*except_of]()) needed.push_back(std::move(tensor));
-  for (const auto& reads : division_.reads) {
-    if (!reads) continue;
-    for (const at::Tensor& tensor : reads()) {
-      const auto is_it = [&](const at::Tensor& other) { return other.is_same(tensor); };
-      if (std::ranges::any_of(needed, is_it)) continue;
-      tensor.set_data(at::empty({0}, tensor.options()));
-    }
-  }
+    parameters.push_back(parameter(entry));
+  if (segment && !division_.reads.empty() && division_.reads.at(*segment))
+    in_use = division_.reads[*segment]();
+  give_up_copies(division_.reads, parameters, in_use);
 }
 
 /// Those that a segment from `segment` on has added to, or will, and that are not final yet.
@@ -141,7 +145,7 @@ std::vector<at::Tensor> ParameterShards::sums_in_progress(std::size_t segment) c
 void ParameterShards::enter(std::size_t segment, bool backward, std::optional<std::size_t> next) {
   RECORD_USER_SCOPE("shard: gather");
   finish();
-  give_up_copies(segment);
+  give_up_copies_of_others(segment);
   std::vector<std::size_t> needed = entries_of(segment);
   if (next) needed.insert(needed.end(), entries_of(*next).begin(), entries_of(*next).end());
   std::vector<at::Tensor> kept = backward ? sums_in_progress(segment) : std::vector<at::Tensor>();
@@ -186,7 +190,7 @@ std::vector<std::size_t> ParameterShards::final_after(std::size_t segment) const
 
 void ParameterShards::keep_own() {
   finish();
-  give_up_copies(std::nullopt);
+  give_up_copies_of_others(std::nullopt);
   keep({});
   std::ranges::fill(brought_at_, std::nullopt);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,13 +21,20 @@ namespace accrue::distributed {
 /// By segment of a chain, the entries of a gradient buffer whose parameters the segment reads.
 using EntriesBySegment = std::vector<std::vector<std::size_t>>;
 
+/// By segment of a chain: lists the parameters that it reads. One of which a copy in the dtype of
+/// products exists is listed by the copy, if that is not outdated. Each may be empty.
+using ReadsOfSegments = std::vector<std::function<std::vector<at::Tensor>()>>;
+
+/// Gives up the copies that segments list: all tensors but `parameters` and those `in_use`. Their
+/// tensors are left empty, by which their maker sees that they have to be made again.
+void give_up_copies(const ReadsOfSegments& reads, std::span<const at::Tensor> parameters,
+                    std::span<const at::Tensor> in_use = {});
+
 /// Which parameters of a model are divided among ranks.
 struct ModelDivision {
   EntriesBySegment segments;  ///< divided ones only
   std::vector<bool> divided;  ///< by entry
-  /// By segment: lists the trained parameters that it reads, and the copies of them in the dtype of
-  /// its products that are made. Empty: there are no copies.
-  std::vector<std::function<std::vector<at::Tensor>()>> reads;
+  ReadsOfSegments reads;      ///< empty: there are no copies
 };
 
 /// Parameters and sums of gradients of which each rank keeps element_range_of() in memory
@@ -96,7 +104,7 @@ class ParameterShards {
   void begin(const std::vector<std::size_t>& entries);
   void finish();
   void keep(const std::vector<at::Tensor>& more) const;
-  void give_up_copies(std::optional<std::size_t> except_of) const;
+  void give_up_copies_of_others(std::optional<std::size_t> segment) const;
   std::vector<at::Tensor> sums_in_progress(std::size_t segment) const;
   std::optional<std::size_t> entry_with(const at::Tensor& tensor) const;
   void bring_to_first(std::size_t entry);
