@@ -6,6 +6,7 @@ import dataclasses
 
 from accrue.errors import UsageError
 from accrue.privacy.accountant import epsilon_of, noise_for
+from accrue.privacy.spending import Spending
 from accrue.privacy.terms import Privacy
 
 
@@ -28,3 +29,13 @@ def met_terms(operation: str, terms: Privacy, *, units: int, rate: float, steps:
     raise UsageError(operation, f"at most epsilon {terms.epsilon:g} after {steps} steps",
                      "more with any noise" if spent is None else f"{spent:.4g} with noise {terms.noise:g}",
                      "fewer steps, a lower rate, or a larger epsilon" if noise is None else f"noise={noise:g}, which spends it in {steps} steps")
+
+
+def reason_to_end(terms: Privacy, spending: Spending, *, rate: float, steps: int, total: int) -> str | None:
+    """Returns why there is no step after `steps` of `total` ones; None if there is one."""
+    if steps >= total:
+        return f"all {total} steps were taken"
+    if terms.epsilon is None:
+        return None
+    after = spending.epsilon_after(rate, terms.stated_noise())
+    return f"a further step would spend {after:.4g}, of {terms.epsilon:g}" if after > terms.epsilon else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,8 +12,9 @@ from accrue import _native
 from accrue.errors import RefusedError, RunError, UsageError
 from accrue.privacy.clipping import MOST_GRADIENTS, ClippedSum
 from accrue.privacy.ledger import Ledger
-from accrue.privacy.meeting import met_terms
+from accrue.privacy.meeting import met_terms, reason_to_end
 from accrue.privacy.randomness import Randomness, SystemRandomness
+from accrue.privacy.reports import PrivateReport, Unprotected, measured
 from accrue.privacy.sampling import poisson_sample
 from accrue.privacy.spending import Spending
 from accrue.privacy.terms import Privacy
@@ -23,40 +23,6 @@ from accrue.windows import SumStepper, Sums, WindowWorker
 OPERATION = "private training"
 # Of the worker: a sample is a window of its own, and one without a finite loss counts as 0. An error would reveal it.
 OF_ONE_SAMPLE = ("batch.micro=1", "batch.max_quarantined=1")
-
-
-@dataclasses.dataclass(frozen=True)
-class Unprotected:
-    """What was measured of a window without noise. It is not covered by the guarantee: keep it where the data are.
-
-    - `loss`: the mean of the samples' mean losses; None if there was none.
-    - `samples`: how many samples the window had. `clipped`: how many of them had a gradient longer than the clip.
-    - `norm`: the median norm of the samples' gradients before clipping; None if there was none.
-    - `left_out`: how many samples had no loss term, or no finite gradient. They counted as 0.
-    """
-
-    loss: float | None
-    samples: int
-    clipped: int
-    norm: float | None
-    left_out: int
-
-
-@dataclasses.dataclass(frozen=True)
-class PrivateReport:
-    """One private step.
-
-    - `step`: the optimizer steps so far. `lr`: as in metrics.jsonl.
-    - `epsilon`: what has been spent, at the delta of the terms.
-    - `grad_norm`: the norm of the noisy mean gradient.
-    - `unprotected`: what is not covered by the guarantee. Everything else may be shown.
-    """
-
-    step: int
-    epsilon: float
-    grad_norm: float | None
-    lr: float | None
-    unprotected: Unprotected
 
 
 def _refuse(key: str, expected: str, received: str, suggestion: str) -> None:
@@ -146,12 +112,7 @@ class PrivateTrainer:
     @property
     def end(self) -> str | None:
         """Why there is no further step; None if there is one."""
-        if self._stepper.steps >= self._stepper.total_steps:
-            return f"all {self._stepper.total_steps} steps were taken"
-        if self._terms.epsilon is None:
-            return None
-        after = self._spending.epsilon_after(self.rate, self._noise)
-        return f"a further step would spend {after:.4g}, of {self._terms.epsilon:g}" if after > self._terms.epsilon else None
+        return reason_to_end(self._terms, self._spending, rate=self.rate, steps=self._stepper.steps, total=self._stepper.total_steps)
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Returns copies of the trained parameters by name, on the CPU."""
@@ -213,6 +174,4 @@ class PrivateTrainer:
             if norm is not None:
                 norms.append(norm)
                 losses.append(sums.loss_sum / sums.weight)
-        middle = sorted(norms)[len(norms) // 2] if norms else None
-        return clipped_sum, Unprotected(sum(losses) / len(losses) if losses else None, len(chosen), sum(norm > self._terms.clip for norm in norms),
-                                        middle, len(chosen) - len(norms))
+        return clipped_sum, measured(len(chosen), losses, norms, self._terms.clip)
