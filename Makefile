@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb setup-docs deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan coverage fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-divided bench-docs bench-federated bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
+.PHONY: demo test gate test-build test-run check-scripts test-all examples-alone faults faults-build build build-all benches setup setup-test setup-wheel wheel setup-deb setup-docs deb container-test sanitize sanitize-build sanitize-test sanitize-corpus asan asan-all tsan coverage fmt fmt-check lint docs bench bench-batch bench-changing bench-compile bench-curves bench-decoding bench-memory bench-dist bench-divided bench-docs bench-federated bench-finetune bench-foreign bench-generic bench-kernels bench-links bench-parts bench-peers bench-peers-memory bench-pipeline bench-private bench-python bench-spin bench-splits bench-stalls bench-thousand bench-unet mutants sound-runs fuzz fuzz-corpus fuzz-build install matrix clean help
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -71,6 +71,7 @@ help:
 	@echo 'make bench-curves   what compression, local steps and outer steps cost the loss, and what they save on a slow link; two hours'
 	@echo 'make bench-changing   four ranks that are killed and come back, beside four that are not; 10 minutes, after make test'
 	@echo 'make bench-federated   five clients by processes of Flower over TLS: bits, and what secure sums cost (ARGS=--quick: a small model, four steps)'
+	@echo 'make bench-private   clipping of each sample in a Python loop, beside Opacus and training without privacy; 20 minutes, after make test'
 	@echo 'make bench-thousand   a simulated hour of a thousand ranks that die and come back; 5 minutes, after make test'
 	@echo 'make bench-unet   the memory of a U-Net on images of 3840 x 2160 under 4 GiB; 10 minutes'
 	@echo 'make bench-decoding   how fast a model writes, beside transformers; 10 minutes'
@@ -306,6 +307,10 @@ bench-federated: setup-test
 	@$(call CONFIGURE,release,$(PYTHON_OPTIONS))
 	@cmake --build build/release -j $(JOBS) --target accrue_native accrue
 	@PYTHONPATH="$(CURDIR)/build/release/python" .venv-test/bin/python bench/e2e/federated.py $(ARGS)
+
+# Clipping of the gradients of samples in a loop of Python, beside Opacus and training without privacy, after `make test`. ARGS=--quick: tiny models.
+bench-private:
+	@.venv-test/bin/python bench/e2e/private.py $(ARGS)
 
 # A simulated hour of a thousand ranks that die and come back, by the program's own decisions; some minutes, after `make test`. ARGS=--quick: half a minute.
 bench-thousand:

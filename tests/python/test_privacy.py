@@ -500,7 +500,7 @@ def test_the_guide_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = pathlib.Path(__file__).parents[2] / "docs" / "guide" / "privacy.md"
     blocks = re.findall(r"^```(toml|python)\n(.*?)^```$", page.read_text(), re.M | re.S)
-    assert [kind for kind, _ in blocks] == ["python", "toml", "python", "python"]
+    assert [kind for kind, _ in blocks] == ["python", "toml", "python", "python", "python"]
     names = {"__name__": "guide"}
     for kind, block in blocks:
         if kind == "toml":
@@ -509,3 +509,4 @@ def test_the_guide_runs(tmp_path, monkeypatch, capsys):
             exec(compile(block, str(page), "exec"), names)
     printed = capsys.readouterr().out
     assert "all 20 steps were taken" in printed and "in 20 lines of the ledger" in printed and (tmp_path / "model.pt").exists()
+    assert re.search(r"step 12: epsilon 7\.\d\d\nall 12 steps were taken", printed)
