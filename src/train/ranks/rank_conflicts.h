@@ -25,8 +25,8 @@ Error refusal_of(const Conflict& conflict, std::int64_t world);
 /// stages, or at least so many.
 void expect_enough_ranks(const Config& config, std::int64_t world);
 
-/// Throws a usage Error if `world` ranks, or one process, cannot run the config whatever its data and
-/// model are. Ranks check it before they wait for each other.
+/// Throws a usage Error if `world` ranks, or one process, cannot run the config whatever its data
+/// and model are. Ranks check it before they wait for each other.
 void expect_runnable_by(const Config& config, std::int64_t world);
 
 /// Whether ranks that run `config` on CPUs can continue when some of them are gone: each must have,
