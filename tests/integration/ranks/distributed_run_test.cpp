@@ -235,18 +235,22 @@ TEST_F(DistributedRun, DividesAnAutomaticBudgetByTheRanksThatShareTheMachine) {
 /// The second rank is never started: the first one would wait for it until dist.timeout.
 TEST_F(DistributedRun, RefusesWhatItsConfigRulesOutBeforeItMeetsOthers) {
   const Config c = small("run");
+  Config in_stages = c;
+  in_stages.dist.stages = 3;
+  const auto expect_refused = [&](const std::vector<std::string>& command_line,
+                                  const std::string& expected) {
+    const auto refused =
+        accrue::testing::run_ranks(folder_, 2, 1, [&](int) { return command_line; });
+    EXPECT_EQ(refused.front().status, 2) << expected;
+    EXPECT_THAT(refused.front().errors, HasSubstr(expected));
+  };
+  expect_refused(command(in_stages, {}), "dist.stages with 2 ranks");
   const std::vector<std::pair<std::string, std::string>> rows{
-      {"--dist.stages=3", "dist.stages with 2 ranks"},
       {"--dist.min_ranks=3", "dist.min_ranks with 2 ranks"},
       {"--memory.budget=auto", "memory.budget with 2 ranks"},
       {"--run.eval_every=\"1 min\"", "run.eval_every with 2 ranks"},
       {"--dist.backend=nccl", "dist.backend with 2 ranks"}};
-  for (const auto& [word, expected] : rows) {
-    const auto refused = accrue::testing::run_ranks(
-        folder_, 2, 1, [&, option = word](int) { return command(c, {option}); });
-    EXPECT_EQ(refused.front().status, 2) << word;
-    EXPECT_THAT(refused.front().errors, HasSubstr(expected)) << word;
-  }
+  for (const auto& [word, expected] : rows) expect_refused(command(c, {word}), expected);
   EXPECT_FALSE(std::filesystem::exists(c.run.out));
 }
 

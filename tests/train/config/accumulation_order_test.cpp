@@ -156,7 +156,7 @@ TEST(AccumulationOrder, IsLayeredIfTheModelIsDividedAndRefusesWhatIsNot) {
   const std::vector<std::pair<std::string, std::string>> rows{
       {"run.device=cuda", "run.device"},
       {"memory.offload=auto", "memory.offload"},
-      {"precision.compute=bf16", "precision.compute"},
+      {"precision.compute=fp16", "precision.compute"},
       {"lora.rank=4", "lora.rank"},
       {"model.freeze=[\"wte\"]", "model.freeze"},
       {"observe.histograms=200 steps", "observe.histograms"},
@@ -170,8 +170,9 @@ TEST(AccumulationOrder, IsLayeredIfTheModelIsDividedAndRefusesWhatIsNot) {
         << override;
     EXPECT_THAT(refusal_of(run_of_order, {divided, override}), HasSubstr("\"all\"")) << override;
   }
-  for (const char* harmless : {"precision.compute=fp64", "precision.accumulate=fixed",
-                               "optim.state=int8", "dist.shares=equal", "dist.reduce=overlap"})
+  for (const char* harmless :
+       {"precision.compute=fp64", "precision.compute=bf16", "precision.accumulate=fixed",
+        "optim.state=int8", "dist.shares=equal", "dist.reduce=overlap"})
     EXPECT_EQ(refusal_of(run_of_order, {divided, harmless}), "accepted") << harmless;
 }
 

@@ -96,8 +96,8 @@ TEST(TomlMistakes, TypographicQuotesAreMadeStraight) {
 
 TEST(TomlMistakes, AMissingClosingQuoteIsNamed) {
   EXPECT_THAT(said_of("a = \"open"),
-              HasSubstr("expected a quote at the end of a text, received a = \"open, where it is "
-                        "missing; try closing the quote on the same line"));
+              HasSubstr("expected a quote at the end of a text, received a = \"open, which has "
+                        "none; try closing the quote on the same line"));
 }
 
 TEST(TomlMistakes, ATextToTrainOnIsNoConfig) {
